@@ -1,0 +1,1 @@
+"""The one cron evaluator of Reveille."""

@@ -1,0 +1,1 @@
+"""Domain-free mechanisms shared by the four services."""

@@ -1,0 +1,1 @@
+"""Real PostgreSQL, real servers and an OTLP receiver for Reveille's tests."""

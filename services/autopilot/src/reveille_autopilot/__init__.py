@@ -1,0 +1,1 @@
+"""Who published which rule, and what each trigger produced."""

@@ -1,0 +1,1 @@
+"""Why an agent was woken, and what each attempt did."""
