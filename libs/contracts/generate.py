@@ -10,6 +10,7 @@ import argparse
 import filecmp
 import shutil
 import sys
+import sysconfig
 import tempfile
 from pathlib import Path
 
@@ -20,6 +21,8 @@ PROTOS = ROOT / "protos"
 TARGET = ROOT / "libs" / "contracts" / "src"
 # grpc_tools ships google/protobuf/*.proto beside its own package.
 WELL_KNOWN = Path(protoc.__file__).parent / "_proto"
+# The plugins stand beside the interpreter, so no PATH has to name them.
+SCRIPTS = Path(sysconfig.get_path("scripts"))
 
 
 def generate(target: Path) -> None:
@@ -34,6 +37,8 @@ def generate(target: Path) -> None:
             "protoc",
             f"-I{PROTOS}",
             f"-I{WELL_KNOWN}",
+            f"--plugin=protoc-gen-mypy={SCRIPTS / 'protoc-gen-mypy'}",
+            f"--plugin=protoc-gen-mypy_grpc={SCRIPTS / 'protoc-gen-mypy_grpc'}",
             f"--python_out={target}",
             f"--grpc_python_out={target}",
             f"--mypy_out=quiet:{target}",
@@ -67,19 +72,33 @@ def differences(left: Path, right: Path) -> list[str]:
     )
 
 
+def install(generated: Path, committed: Path) -> None:
+    """Bring `committed` to what was generated, touching only the files that differ."""
+    for name in differences(generated, committed):
+        if (generated / name).is_file():
+            (committed / name).parent.mkdir(parents=True, exist_ok=True)
+            shutil.copyfile(generated / name, committed / name)
+        else:
+            (committed / name).unlink()
+
+
 def main() -> int:
     """Generate, or compare with what is committed."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--check", action="store_true", help="compare instead of writing")
-    if not parser.parse_args().check:
-        shutil.rmtree(TARGET / "reveille", ignore_errors=True)
-        generate(TARGET)
-        return 0
+    check = parser.parse_args().check
+    committed = TARGET / "reveille"
     with tempfile.TemporaryDirectory() as folder:
         generate(Path(folder))
-        drift = differences(Path(folder) / "reveille", TARGET / "reveille")
+        generated = Path(folder) / "reveille"
+        if not check:
+            install(generated, committed)
+            return 0
+        drift = differences(generated, committed)
     for name in drift:
         sys.stderr.write(f"generated contract differs from its proto: {name}\n")
+    if drift:
+        sys.stderr.write("run `make protos` and commit what it writes\n")
     return 1 if drift else 0
 
 
