@@ -1,0 +1,1 @@
+"""Fixtures over real parts for Reveille's tests."""
