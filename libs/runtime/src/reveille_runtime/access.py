@@ -86,15 +86,15 @@ class Actor:
         role = self.role_in(workspace_id)
         if role is None:
             raise NotFound(
+                "WORKSPACE_NOT_FOUND",
                 f"workspace {workspace_id} does not exist, or is not yours",
-                reason="WORKSPACE_NOT_FOUND",
-                metadata={"workspace_id": str(workspace_id)},
+                {"workspace_id": str(workspace_id)},
             )
         if not role.covers(minimum):
             raise PermissionDenied(
+                "ROLE_TOO_LOW",
                 f"this needs the role {minimum.value} in the workspace; yours is {role.value}",
-                reason="ROLE_TOO_LOW",
-                metadata={
+                {
                     "workspace_id": str(workspace_id),
                     "required_role": minimum.value,
                     "role": role.value,
@@ -106,8 +106,8 @@ class Actor:
         if self.kind is CallerKind.SERVICE or self.operator:
             return
         raise PermissionDenied(
+            "OPERATOR_REQUIRED",
             "this needs an operator's token (reveille tokens create --operator)",
-            reason="OPERATOR_REQUIRED",
         )
 
 

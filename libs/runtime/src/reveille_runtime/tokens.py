@@ -61,7 +61,7 @@ def key_id(public_key: bytes) -> str:
 
 
 def generate_key(path: Path, issuer: str) -> TrustedKey:
-    """Write a new private key (mode 0600, never over an existing file) and return its public half."""
+    """Write a new private key (0600, never over an existing file); return its public half."""
     key = Ed25519PrivateKey.generate()
     pem = key.private_bytes(
         serialization.Encoding.PEM,
@@ -111,9 +111,7 @@ def load_trusted_keys(path: Path) -> tuple[TrustedKey, ...]:
         for key in keys:
             Ed25519PublicKey.from_public_bytes(key.public_key)
     except OSError as error:
-        raise KeyFileError(
-            f"cannot read the trusted keys file {path}: {error.strerror}"
-        ) from error
+        raise KeyFileError(f"cannot read the trusted keys file {path}: {error.strerror}") from error
     except (ValueError, KeyError, TypeError) as error:
         raise KeyFileError(
             f'{path} is not a trusted keys file: it needs {{"keys": [{{"kid", "issuer", '
@@ -207,9 +205,7 @@ class TokenVerifier:
             actor, expires = cached
         if moment >= expires + self._leeway:
             self._cache.pop(token, None)
-            raise Unauthenticated(
-                "the token has expired; get a new one", reason="TOKEN_EXPIRED"
-            )
+            raise Unauthenticated("TOKEN_EXPIRED", "the token has expired; get a new one")
         if cached is None:
             self._cache[token] = (actor, expires)
             if len(self._cache) > self._cache_size:
@@ -269,13 +265,11 @@ def _actor(claims: Mapping[str, Any]) -> Actor:
 
 
 def _invalid(message: str) -> Unauthenticated:
-    return Unauthenticated(message, reason="TOKEN_INVALID")
+    return Unauthenticated("TOKEN_INVALID", message)
 
 
 def _trusted(key: Ed25519PrivateKey, issuer: str) -> TrustedKey:
-    raw = key.public_key().public_bytes(
-        serialization.Encoding.Raw, serialization.PublicFormat.Raw
-    )
+    raw = key.public_key().public_bytes(serialization.Encoding.Raw, serialization.PublicFormat.Raw)
     return TrustedKey(kid=key_id(raw), issuer=issuer, public_key=raw)
 
 
