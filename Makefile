@@ -13,7 +13,7 @@ MEMBERS := $(wildcard libs/*/pyproject.toml services/*/pyproject.toml)
 INSTALL := $(BIN)/python -m pip install --quiet --quiet --disable-pip-version-check \
 	--root-user-action ignore --constraint constraints.txt
 TYPED := $(wildcard libs services tests examples bench)
-MARKUP := docker-compose.yml $(wildcard deploy)
+MARKUP := buf.yaml docker-compose.yml $(wildcard deploy)
 
 # The first interpreter on PATH that is new enough; PYTHON=... overrides the search.
 PYTHON ?= $(shell for name in python3 python3.14 python3.13 python3.12 python3.11; do \

@@ -1,0 +1,169 @@
+"""Each state machine is one thing: diagram, transition table, proto enum and CHECK agree."""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from pathlib import Path
+from typing import Protocol, cast
+
+import pytest
+
+from reveille.autopilot.v1 import run_pb2 as autopilot_run_pb2
+from reveille.heartbeat.v1 import issue_pb2, wakeup_pb2
+from reveille.heartbeat.v1 import run_pb2 as heartbeat_run_pb2
+from reveille.scheduler.v1 import execution_pb2
+from reveille.webhook.v1 import delivery_service_pb2
+from reveille_testkit.mermaid import StateDiagram, read_diagrams
+
+PAGE = Path(__file__).resolve().parents[2] / "docs" / "states.md"
+SERVICES = ("reveille_scheduler", "reveille_autopilot", "reveille_webhook", "reveille_heartbeat")
+
+
+class ProtoEnum(Protocol):
+    """What a generated enum offers at run time."""
+
+    def items(self) -> list[tuple[str, int]]: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Machine:
+    """Where the tellings of one state machine stand."""
+
+    title: str
+    package: str
+    enum: str
+    table: str
+    column: str
+    proto: ProtoEnum
+    proto_prefix: str
+
+    @property
+    def schema(self) -> str:
+        return self.package.removeprefix("reveille_")
+
+    @property
+    def states(self) -> type[StrEnum]:
+        return cast("type[StrEnum]", getattr(self._module(), self.enum))
+
+    @property
+    def transitions(self) -> Mapping[StrEnum, frozenset[StrEnum]]:
+        table = getattr(self._module(), f"{self.constant}_TRANSITIONS")
+        return cast("Mapping[StrEnum, frozenset[StrEnum]]", table)
+
+    @property
+    def terminal(self) -> frozenset[StrEnum]:
+        return cast("frozenset[StrEnum]", getattr(self._module(), f"{self.constant}_TERMINAL"))
+
+    def diagram(self) -> StateDiagram:
+        return read_diagrams(PAGE.read_text(encoding="utf-8"))[self.title]
+
+    @property
+    def constant(self) -> str:
+        return self.enum.removesuffix("State").removesuffix("Status").upper()
+
+    def _module(self) -> object:
+        return importlib.import_module(f"{self.package}.domain.states")
+
+
+MACHINES = (
+    Machine(
+        "Execution",
+        "reveille_scheduler",
+        "ExecutionState",
+        "executions",
+        "state",
+        execution_pb2.ExecutionState,
+        "EXECUTION_STATE_",
+    ),
+    Machine(
+        "Autopilot run",
+        "reveille_autopilot",
+        "RunState",
+        "runs",
+        "state",
+        autopilot_run_pb2.RunState,
+        "RUN_STATE_",
+    ),
+    Machine(
+        "Delivery",
+        "reveille_webhook",
+        "DeliveryState",
+        "deliveries",
+        "state",
+        delivery_service_pb2.DeliveryState,
+        "DELIVERY_STATE_",
+    ),
+    Machine(
+        "Wakeup",
+        "reveille_heartbeat",
+        "WakeupState",
+        "wakeup_requests",
+        "state",
+        wakeup_pb2.WakeupState,
+        "WAKEUP_STATE_",
+    ),
+    Machine(
+        "Heartbeat run",
+        "reveille_heartbeat",
+        "RunState",
+        "runs",
+        "state",
+        heartbeat_run_pb2.RunState,
+        "RUN_STATE_",
+    ),
+    Machine(
+        "Issue",
+        "reveille_heartbeat",
+        "IssueState",
+        "issues",
+        "state",
+        issue_pb2.IssueStatus,
+        "ISSUE_STATUS_",
+    ),
+)
+each_machine = pytest.mark.parametrize("machine", MACHINES, ids=lambda machine: machine.title)
+
+
+def test_every_machine_of_the_code_is_drawn_and_no_other() -> None:
+    tables = {
+        (package, name)
+        for package in SERVICES
+        for name in vars(importlib.import_module(f"{package}.domain.states"))
+        if name.endswith("_TRANSITIONS")
+    }
+
+    assert {(machine.package, f"{machine.constant}_TRANSITIONS") for machine in MACHINES} == (
+        tables
+    )
+    assert {machine.title for machine in MACHINES} == set(
+        read_diagrams(PAGE.read_text(encoding="utf-8"))
+    )
+
+
+@each_machine
+def test_the_diagram_shows_every_transition_of_the_code(machine: Machine) -> None:
+    transitions = {
+        state.value: frozenset(target.value for target in targets)
+        for state, targets in machine.transitions.items()
+    }
+
+    assert transitions == machine.diagram().transitions
+    assert set(transitions) == {state.value for state in machine.states}
+
+
+@each_machine
+def test_the_diagram_ends_where_the_code_ends(machine: Machine) -> None:
+    assert {state.value for state in machine.terminal} == machine.diagram().terminal
+
+
+@each_machine
+def test_the_contract_knows_the_same_states(machine: Machine) -> None:
+    names = [name for name, _ in machine.proto.items() if not name.endswith("_UNSPECIFIED")]
+
+    assert all(name.startswith(machine.proto_prefix) for name in names)
+    assert {name.removeprefix(machine.proto_prefix).lower() for name in names} == {
+        state.value.lower() for state in machine.states
+    }
