@@ -1,0 +1,301 @@
+"""Group commit for callers with one item each: while batches are in flight, the next one fills.
+
+There is no timer. An idle batcher sends an item at once; under load a batch is what arrived while
+the ones before it ran. The batch function sees items sorted by conflict key and never two with an
+equal key, so that one multi-row statement can neither deadlock with its like nor meet its own
+rows.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextvars
+import logging
+from collections import OrderedDict
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Any, Generic, Protocol, TypeVar
+
+from reveille_runtime.backoff import Backoff
+from reveille_runtime.errors import ResourceExhausted, Unavailable
+from reveille_runtime.sqlstate import is_bad_data, is_transient
+
+I = TypeVar("I")  # noqa: E741 - an item
+R = TypeVar("R")
+_log = logging.getLogger(__name__)
+_REPEAT = Backoff(first=0.02, longest=1.0)
+
+
+class ConflictKey(Protocol):
+    """What a conflict key must do: be comparable with its like, and hashable."""
+
+    def __hash__(self) -> int: ...
+    def __lt__(self, other: Any, /) -> bool: ...
+
+
+class _Entry(Generic[I, R]):
+    """One submitted item and the future its caller waits on; compared by identity."""
+
+    __slots__ = ("answer", "item", "key", "patience", "size")
+
+    def __init__(
+        self,
+        item: I,
+        answer: asyncio.Future[R],
+        key: ConflictKey | None,
+        size: int,
+        patience: float,
+    ) -> None:
+        self.item = item
+        self.answer = answer
+        self.key = key
+        self.size = size
+        self.patience = patience
+
+
+class Batcher(Generic[I, R]):
+    """Collects items of many callers into batches for one function.
+
+    `run` gets at most `max_items` items (`max_bytes` by `size`, a larger single item travels
+    alone) and returns one result per item, in order; a result that is an exception is raised to
+    its caller. What `run` raises decides: SQLSTATE 22/23 halves the batch until the bad item
+    stands alone and its caller gets that error; what `transient` accepts (40, 08, 57, a lost
+    connection) repeats the batch with backoff for as long as its callers wait (`retry_for`
+    seconds when they set no limit); anything else goes to every caller of the batch. A repeat may
+    follow a COMMIT of unknown outcome, so ids are made by callers and the statement must tolerate
+    its own rows.
+
+    Items with an equal `key` never share a batch and never run at the same time: the later one
+    waits for the earlier one's answer. All of them are answered, which is what an insert that
+    de-duplicates needs.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        run: Callable[[Sequence[I]], Awaitable[Sequence[R | Exception]]],
+        *,
+        max_items: int = 200,
+        max_bytes: int = 1 << 20,
+        max_in_flight: int = 4,
+        max_queue: int = 10_000,
+        size: Callable[[I], int] | None = None,
+        key: Callable[[I], ConflictKey] | None = None,
+        retry_for: float = 30.0,
+        transient: Callable[[BaseException], bool] = is_transient,
+    ) -> None:
+        self.name = name
+        self._run = run
+        self._max_items = max_items
+        self._max_bytes = max_bytes
+        self._max_in_flight = max_in_flight
+        self._max_queue = max_queue
+        self._size = size
+        self._key = key
+        self._retry_for = retry_for
+        self._transient = transient
+        self._ready: OrderedDict[_Entry[I, R], None] = OrderedDict()
+        # Keys that are queued or in flight, each with those that wait for it.
+        self._followers: dict[ConflictKey, OrderedDict[_Entry[I, R], None]] = {}
+        self._queued = 0
+        self._batches: set[asyncio.Task[None]] = set()
+        self._pump_due = False
+        self._closed = False
+        self._idle = asyncio.Event()
+        self._idle.set()
+        # A batch serves many callers: it must not run under the trace or the actor of one of them.
+        self._context = contextvars.Context()
+
+    @property
+    def queued(self) -> int:
+        """Count the items that wait for a batch."""
+        return self._queued
+
+    @property
+    def in_flight(self) -> int:
+        """Count the batches that run."""
+        return len(self._batches)
+
+    async def submit(self, item: I, timeout: float | None = None) -> R:
+        """Put the item into a batch and wait for its result.
+
+        Raises:
+            ResourceExhausted: `max_queue` items wait already; nothing was done. Unavailable: the
+            batcher is closed; nothing was done. TimeoutError: `timeout` seconds passed. An item
+            still queued was dropped and never runs; one
+                whose batch had started may have been written.
+        """
+        if self._closed:
+            raise Unavailable("SHUTTING_DOWN", f"{self.name} takes no more items")
+        if self._queued >= self._max_queue:
+            raise ResourceExhausted(
+                "QUEUE_FULL", f"{self.name} has {self._queued} items waiting", retry_after=1.0
+            )
+        loop = asyncio.get_running_loop()
+        patience = loop.time() + (self._retry_for if timeout is None else timeout)
+        entry = _Entry[I, R](
+            item,
+            loop.create_future(),
+            self._key(item) if self._key is not None else None,
+            self._size(item) if self._size is not None else 0,
+            patience,
+        )
+        self._enqueue(entry)
+        try:
+            if timeout is None:
+                return await entry.answer
+            async with asyncio.timeout_at(patience):
+                return await entry.answer
+        finally:
+            self._leave(entry)
+
+    async def close(self) -> None:
+        """Refuse new items, run what is queued and wait for it; safe to call twice."""
+        self._closed = True
+        await self._idle.wait()
+
+    def _enqueue(self, entry: _Entry[I, R]) -> None:
+        self._queued += 1
+        self._idle.clear()
+        if entry.key is not None:
+            if entry.key in self._followers:
+                self._followers[entry.key][entry] = None
+                return
+            self._followers[entry.key] = OrderedDict()
+        self._ready[entry] = None
+        self._pump_soon()
+
+    def _leave(self, entry: _Entry[I, R]) -> None:
+        """Forget a caller that was answered, gave up or was cancelled; its batch goes on."""
+        if entry in self._ready:
+            del self._ready[entry]
+            self._queued -= 1
+            self._release_key(entry)
+        elif entry.key is not None and entry in self._followers.get(entry.key, ()):
+            del self._followers[entry.key][entry]
+            self._queued -= 1
+        if entry.answer.done() and not entry.answer.cancelled():
+            # A caller cancelled at the very moment of an error: mark that error as seen.
+            entry.answer.exception()
+        self._note_idle()
+
+    def _release_key(self, entry: _Entry[I, R]) -> None:
+        if entry.key is None:
+            return
+        followers = self._followers[entry.key]
+        if not followers:
+            del self._followers[entry.key]
+            return
+        successor, _ = followers.popitem(last=False)
+        self._ready[successor] = None
+        # It is older than whatever arrived while it waited for its key.
+        self._ready.move_to_end(successor, last=False)
+        self._pump_soon()
+
+    def _pump_soon(self) -> None:
+        """Cut batches after the callers that are ready to run now have submitted theirs."""
+        if not self._pump_due:
+            self._pump_due = True
+            asyncio.get_running_loop().call_soon(self._pump, context=self._context)
+
+    def _pump(self) -> None:
+        self._pump_due = False
+        while self._ready and len(self._batches) < self._max_in_flight:
+            batch = self._cut()
+            task = asyncio.get_running_loop().create_task(
+                self._serve(batch), name=f"batch {self.name}", context=self._context
+            )
+            self._batches.add(task)
+            task.add_done_callback(self._served, context=self._context)
+
+    def _cut(self) -> list[_Entry[I, R]]:
+        batch: list[_Entry[I, R]] = []
+        weight = 0
+        while self._ready and len(batch) < self._max_items:
+            entry = next(iter(self._ready))
+            if batch and weight + entry.size > self._max_bytes:
+                break
+            del self._ready[entry]
+            self._queued -= 1
+            weight += entry.size
+            batch.append(entry)
+        if self._key is not None:
+            batch.sort(key=_sort_key)
+        return batch
+
+    def _served(self, task: asyncio.Task[None]) -> None:
+        self._batches.discard(task)
+        if self._ready:
+            self._pump_soon()
+        self._note_idle()
+
+    def _note_idle(self) -> None:
+        if not self._queued and not self._batches:
+            self._idle.set()
+
+    async def _serve(self, batch: list[_Entry[I, R]]) -> None:
+        try:
+            await self._attempt(batch)
+        finally:
+            for entry in batch:
+                if not entry.answer.done():
+                    # Only when the process stops in the middle: the outcome is unknown.
+                    entry.answer.set_exception(
+                        Unavailable("INTERRUPTED", f"a batch of {self.name} was interrupted")
+                    )
+                self._release_key(entry)
+
+    async def _attempt(self, batch: list[_Entry[I, R]]) -> None:
+        """Run a batch until each of its items is answered or has no caller any more."""
+        attempt = 0
+        while live := [entry for entry in batch if not entry.answer.done()]:
+            attempt += 1
+            try:
+                results = await self._results([entry.item for entry in live])
+            except Exception as error:  # noqa: BLE001 - every caller gets it
+                if is_bad_data(error) and len(live) > 1:
+                    middle = len(live) // 2
+                    await self._attempt(live[:middle])
+                    await self._attempt(live[middle:])
+                elif not self._transient(error) or not await self._pause(live, attempt, error):
+                    for entry in live:
+                        _answer(entry, error)
+            else:
+                for entry, result in zip(live, results, strict=True):
+                    _answer(entry, result)
+
+    async def _results(self, items: list[I]) -> Sequence[R | Exception]:
+        results = await self._run(items)
+        if len(results) != len(items):
+            raise RuntimeError(f"{self.name}: {len(results)} results for {len(items)} items")
+        return results
+
+    async def _pause(self, live: list[_Entry[I, R]], attempt: int, error: Exception) -> bool:
+        """Wait before a repeat; False when nobody's patience lasts that long."""
+        delay = _REPEAT.delay(attempt, id(self))
+        now = asyncio.get_running_loop().time()
+        patient = [entry for entry in live if now + delay < entry.patience]
+        for entry in live:
+            if entry not in patient:
+                _answer(entry, error)
+        if not patient:
+            return False
+        _log.warning(
+            "repeating a batch: %s",
+            type(error).__name__,
+            extra={"action": "batcher.repeat", "batcher": self.name, "attempt": attempt},
+        )
+        await asyncio.sleep(delay)
+        return True
+
+
+def _sort_key(entry: _Entry[I, R]) -> Any:
+    return entry.key
+
+
+def _answer(entry: _Entry[I, R], result: R | Exception) -> None:
+    if entry.answer.done():
+        return
+    if isinstance(result, Exception):
+        entry.answer.set_exception(result)
+    else:
+        entry.answer.set_result(result)

@@ -1,0 +1,101 @@
+"""Crash points: nothing unless named, and then a death that runs no clean-up."""
+
+from __future__ import annotations
+
+import ast
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from reveille_runtime import crash
+
+PROGRAM = """
+import atexit, sys
+from reveille_runtime.crash import crash_point, declare
+declare("test.one", "test.two")
+atexit.register(lambda: print("cleaned", flush=True))
+try:
+    for name in ("test.one", "test.two", "test.one"):
+        crash_point(name)
+        print(name, flush=True)
+finally:
+    print("finally", flush=True)
+"""
+
+
+def run(**environment: str) -> tuple[int, list[str]]:
+    done = subprocess.run(
+        [sys.executable, "-c", PROGRAM],
+        env={**os.environ, **environment},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    return done.returncode, done.stdout.split()
+
+
+def test_without_the_variable_every_point_is_passed() -> None:
+    assert run() == (0, ["test.one", "test.two", "test.one", "finally", "cleaned"])
+
+
+def test_the_named_point_kills_without_any_clean_up() -> None:
+    assert run(REVEILLE_CRASH_POINT="test.two") == (137, ["test.one"])
+
+
+def test_hits_can_be_passed_first() -> None:
+    code, output = run(REVEILLE_CRASH_POINT="test.one", REVEILLE_CRASH_AFTER="1")
+    assert (code, output) == (137, ["test.one", "test.two"])
+    code, output = run(REVEILLE_CRASH_POINT="test.one", REVEILLE_CRASH_AFTER="2")
+    assert (code, output[-1]) == (0, "cleaned")
+
+
+def test_declared_points_are_listed_once_and_sorted(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(crash, "_declared", set())
+    assert crash.declare("b.second", "a.first") == ("b.second", "a.first")
+    crash.declare("a.first")
+    assert crash.all_crash_points() == ["a.first", "b.second"]
+
+
+def test_a_misspelt_variable_is_refused_at_start(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(crash, "_declared", {"test.one"})
+    monkeypatch.delenv(crash.POINT_VARIABLE, raising=False)
+    crash.check_environment()
+    monkeypatch.setenv(crash.POINT_VARIABLE, "test.one")
+    crash.check_environment()
+    monkeypatch.setenv(crash.POINT_VARIABLE, "test.oen")
+    with pytest.raises(crash.UnknownCrashPoint):
+        crash.check_environment()
+
+
+def called_points(source: str) -> set[str]:
+    return {
+        node.args[0].value
+        for node in ast.walk(ast.parse(source))
+        if isinstance(node, ast.Call)
+        and isinstance(node.func, ast.Name | ast.Attribute)
+        and (node.func.id if isinstance(node.func, ast.Name) else node.func.attr) == "crash_point"
+        and node.args
+        and isinstance(node.args[0], ast.Constant)
+        and isinstance(node.args[0].value, str)
+    }
+
+
+def test_every_point_that_services_call_is_declared_and_every_declared_one_is_called() -> None:
+    root = Path(__file__).parents[3] / "services"
+    for service in sorted(root.iterdir()):
+        sources = sorted((service / "src").rglob("*.py"))
+        called = set().union(*(called_points(path.read_text()) for path in sources))
+        lists = [path for path in sources if path.name == "crash_points.py"]
+        declared = {
+            node.value
+            for path in lists
+            for node in ast.walk(ast.parse(path.read_text()))
+            if isinstance(node, ast.Constant)
+            and isinstance(node.value, str)
+            and node.value.count(".") >= 2
+            and " " not in node.value
+        }
+        assert called == declared, service.name
