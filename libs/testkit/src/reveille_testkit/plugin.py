@@ -1,1 +1,65 @@
-"""Fixtures over real parts for Reveille's tests."""
+"""Reveille's pytest plugin: a clean environment, one server per session, real parts."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from reveille_cli.stack.pginstall import wheel_binaries
+from reveille_testkit.cluster import ADMIN_URL_VARIABLE, SessionCluster
+from reveille_testkit.database_fixtures import session_cluster
+
+pytest_plugins = ("reveille_testkit.database_fixtures",)
+
+_FOLDER = "reveille_session_folder"
+_OWNER = "reveille_session_owner"
+_folder_key = pytest.StashKey[Path]()
+_owner_key = pytest.StashKey[int]()
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Forget the caller's configuration; find or make the session's folder."""
+    for name in list(os.environ):
+        if name.startswith("OTEL_") or (
+            name.startswith("REVEILLE_") and not name.startswith("REVEILLE_TEST_")
+        ):
+            del os.environ[name]
+    handed_down: dict[str, Any] | None = getattr(config, "workerinput", None)
+    if handed_down is None:
+        folder, owner = Path(tempfile.mkdtemp(prefix="reveille-tests-")), os.getpid()
+    else:
+        folder, owner = Path(handed_down[_FOLDER]), int(handed_down[_OWNER])
+    config.stash[_folder_key] = folder
+    config.stash[_owner_key] = owner
+    external = os.environ.get(ADMIN_URL_VARIABLE, "")
+    config.stash[session_cluster] = SessionCluster(folder, owner, external)
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_configure_node(node: Any) -> None:
+    """Tell a worker of xdist which session it belongs to."""
+    node.workerinput[_FOLDER] = str(node.config.stash[_folder_key])
+    node.workerinput[_OWNER] = node.config.stash[_owner_key]
+
+
+def pytest_unconfigure(config: pytest.Config) -> None:
+    """End the server with the session; workers leave that to the process that started them."""
+    if hasattr(config, "workerinput") or _folder_key not in config.stash:
+        return
+    config.stash[session_cluster].close()
+    shutil.rmtree(config.stash[_folder_key], ignore_errors=True)
+
+
+def pytest_report_header() -> str:
+    """Say against which PostgreSQL the tests run."""
+    if os.environ.get(ADMIN_URL_VARIABLE):
+        return f"postgres: the server of {ADMIN_URL_VARIABLE}"
+    program = wheel_binaries() / "postgres"
+    said = subprocess.run([program, "--version"], capture_output=True, text=True, check=True)
+    return f"postgres: embedded, {said.stdout.strip()}"

@@ -1,0 +1,1 @@
+"""A schema of no service: what the runtime's own tests work on."""
