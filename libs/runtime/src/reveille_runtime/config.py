@@ -76,6 +76,16 @@ class ServiceSettings(BaseSettings):
     trusted_keys_file: FilePath
     service_key_file: FilePath
     log_level: LogLevel = "info"
+    grpc_reflection: bool = False
+    drain_pause: float = Field(
+        default=0.0, ge=0, description="seconds between NOT_SERVING and the end, for balancers"
+    )
+    drain_grace: float = Field(
+        default=10.0, ge=0, description="seconds that each stage of a stop may take"
+    )
+    otlp_dir: Path | None = Field(
+        default=None, description="where spans are also written, as OTLP JSON lines"
+    )
     test_clock_offset: float = Field(
         default=0.0, description="seconds added to the database's clock; for tests only"
     )

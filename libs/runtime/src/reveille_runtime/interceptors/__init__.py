@@ -1,0 +1,1 @@
+"""Our interceptors for grpc.aio: telemetry → errors → deadline → access → validation."""
