@@ -1,0 +1,268 @@
+"""One process of the stack, from its start to the exit code it leaves.
+
+Restarts nothing by itself. A thread of its own watches each life of the process, so that states
+change when things happen and not when somebody asks.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import threading
+import time
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from enum import StrEnum
+
+from reveille_cli.stack.errors import StackError
+from reveille_cli.stack.health import Health, probe
+from reveille_cli.stack.identity import ProcessIdentity
+from reveille_cli.stack.plan import Launch
+
+_PROBE_PAUSE = 0.1
+_TAIL_BYTES = 16_384
+
+
+class ProcessState(StrEnum):
+    """Where a process is in its life."""
+
+    WAITING = "waiting"
+    STARTING = "starting"
+    READY = "ready"
+    STOPPING = "stopping"
+    STOPPED = "stopped"
+    DONE = "done"
+    EXITED = "exited"
+
+
+TRANSITIONS: Mapping[ProcessState, frozenset[ProcessState]] = {
+    ProcessState.WAITING: frozenset({ProcessState.STARTING}),
+    ProcessState.STARTING: frozenset(
+        {ProcessState.READY, ProcessState.DONE, ProcessState.EXITED, ProcessState.STOPPING}
+    ),
+    ProcessState.READY: frozenset({ProcessState.EXITED, ProcessState.STOPPING}),
+    ProcessState.STOPPING: frozenset({ProcessState.STOPPED}),
+    ProcessState.STOPPED: frozenset({ProcessState.STARTING}),
+    ProcessState.DONE: frozenset({ProcessState.STARTING}),
+    ProcessState.EXITED: frozenset({ProcessState.STARTING}),
+}
+RUNNING = frozenset({ProcessState.STARTING, ProcessState.READY, ProcessState.STOPPING})
+SETTLED = frozenset(
+    {ProcessState.READY, ProcessState.DONE, ProcessState.EXITED, ProcessState.STOPPED}
+)
+
+
+@dataclass(frozen=True, slots=True)
+class ProcessStatus:
+    """A process as it was at one moment."""
+
+    name: str
+    service: str
+    replica: int
+    state: ProcessState
+    identity: ProcessIdentity | None
+    exit_code: int | None
+    started_at: float | None
+    addresses: Mapping[str, str]
+    log: str
+
+    @property
+    def pid(self) -> int | None:
+        """Return the pid while there is a process."""
+        return self.identity.pid if self.identity and self.state in RUNNING else None
+
+    def exit_text(self) -> str:
+        """Say how it ended, as a person reads it."""
+        return describe_exit(self.exit_code)
+
+
+def describe_exit(code: int | None) -> str:
+    """Say what an exit code means: subprocess gives a signal as its negative number."""
+    if code is None:
+        return "has not exited"
+    if code >= 0:
+        return f"exited with code {code}"
+    try:
+        return f"was killed by {signal.Signals(-code).name}"
+    except ValueError:
+        return f"was killed by signal {-code}"
+
+
+class ManagedProcess:
+    """Starts, watches and stops what a launch describes."""
+
+    def __init__(self, launch: Launch, on_change: Callable[[ProcessStatus], None]) -> None:
+        self.launch = launch
+        self._on_change = on_change
+        self._changed = threading.Condition()
+        self._state = ProcessState.WAITING
+        self._child: subprocess.Popen[bytes] | None = None
+        self._identity: ProcessIdentity | None = None
+        self._exit_code: int | None = None
+        self._started_at: float | None = None
+        self._asked_to_end = False
+        self.failed = False
+
+    @property
+    def name(self) -> str:
+        """Name of the process."""
+        return self.launch.name
+
+    @property
+    def state(self) -> ProcessState:
+        """State now."""
+        return self._state
+
+    def status(self) -> ProcessStatus:
+        """Return the process as it is now."""
+        with self._changed:
+            return ProcessStatus(
+                name=self.launch.name,
+                service=self.launch.service,
+                replica=self.launch.replica,
+                state=self._state,
+                identity=self._identity,
+                exit_code=self._exit_code,
+                started_at=self._started_at,
+                addresses=self.launch.addresses,
+                log=str(self.launch.log),
+            )
+
+    def start(self, environment: Mapping[str, str] | None = None) -> None:
+        """Start it, with settings that hold for this life only."""
+        with self._changed:
+            if self._state in RUNNING:
+                raise StackError(f"{self.name} is running already")
+            descriptor = os.open(self.launch.log, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
+            try:
+                child = subprocess.Popen(
+                    self.launch.argv,
+                    env={**self.launch.environment, **(environment or {})},
+                    cwd=self.launch.folder,
+                    stdin=subprocess.DEVNULL,
+                    stdout=descriptor,
+                    stderr=subprocess.STDOUT,
+                    # A Ctrl-C in our terminal is ours to pass on, in order.
+                    start_new_session=True,
+                )
+            except OSError as error:
+                raise StackError(f"cannot start {self.name}: {error}") from error
+            finally:
+                os.close(descriptor)
+            self._child = child
+            self._identity = ProcessIdentity.of(child.pid)
+            self._exit_code = None
+            self._started_at = time.time()
+            self._asked_to_end = False
+            self._move(ProcessState.STARTING)
+        self._on_change(self.status())
+        threading.Thread(
+            target=self._watch, args=(child,), name=f"watch-{self.name}", daemon=True
+        ).start()
+
+    def wait_settled(self, timeout: float, give_up: Callable[[], bool]) -> ProcessState:
+        """Wait until it is ready or over, the time is up, or `give_up` says so."""
+        deadline = time.monotonic() + timeout
+        with self._changed:
+            while self._state not in SETTLED and not give_up():
+                left = deadline - time.monotonic()
+                if left <= 0:
+                    break
+                self._changed.wait(min(left, 0.1))
+            return self._state
+
+    def wait_exit(self, timeout: float) -> int:
+        """Wait until it has ended and return its exit code; TimeoutError when it has not."""
+        with self._changed:
+            if not self._changed.wait_for(lambda: self._state not in RUNNING, timeout):
+                raise TimeoutError(f"{self.name} still runs after {timeout:g} s")
+            if self._exit_code is None:
+                raise StackError(f"{self.name} never ran")
+            return self._exit_code
+
+    def signal(self, number: signal.Signals, *, expect_end: bool) -> None:
+        """Send it a signal; with `expect_end` the exit that follows is no failure."""
+        with self._changed:
+            child = self._living()
+            self._asked_to_end = self._asked_to_end or expect_end
+            child.send_signal(number)
+
+    def begin_stop(self) -> None:
+        """Ask it to end; harmless when it does not run."""
+        with self._changed:
+            if self._state not in {ProcessState.STARTING, ProcessState.READY}:
+                return
+            self._asked_to_end = True
+            self._move(ProcessState.STOPPING)
+            self._living().send_signal(signal.SIGTERM)
+        self._on_change(self.status())
+
+    def finish_stop(self, impatient: threading.Event) -> bool:
+        """Wait out its grace, then kill it with its group; False when it had to be killed."""
+        deadline = time.monotonic() + self.launch.stop_grace
+        with self._changed:
+            while self._state in RUNNING and time.monotonic() < deadline:
+                if impatient.is_set():
+                    break
+                self._changed.wait(0.1)
+            if self._state not in RUNNING:
+                return True
+            with suppress(ProcessLookupError):
+                os.killpg(self._living().pid, signal.SIGKILL)
+            self._changed.wait_for(lambda: self._state not in RUNNING)
+        return False
+
+    def tail(self, lines: int = 15) -> list[str]:
+        """Return the last lines of its log."""
+        try:
+            with self.launch.log.open("rb") as file:
+                size = file.seek(0, os.SEEK_END)
+                file.seek(max(0, size - _TAIL_BYTES))
+                text = file.read().decode("utf-8", errors="replace")
+        except FileNotFoundError:
+            return []
+        return text.splitlines()[-lines:]
+
+    def _living(self) -> subprocess.Popen[bytes]:
+        if self._child is None or self._state not in RUNNING:
+            raise StackError(f"{self.name} is not running")
+        return self._child
+
+    def _watch(self, child: subprocess.Popen[bytes]) -> None:
+        if not self.launch.one_shot:
+            self._await_ready(child)
+        code = child.wait()
+        with self._changed:
+            self._exit_code = code
+            if self._state is ProcessState.STOPPING:
+                self._move(ProcessState.STOPPED)
+            elif self.launch.one_shot and code == 0:
+                self._move(ProcessState.DONE)
+            else:
+                self._move(ProcessState.EXITED)
+            self.failed = self.failed or not (
+                self._asked_to_end or self._state is ProcessState.DONE
+            )
+        self._on_change(self.status())
+
+    def _await_ready(self, child: subprocess.Popen[bytes]) -> None:
+        address = self.launch.health_address
+        while address is not None and probe(address) is not Health.SERVING:
+            try:
+                child.wait(_PROBE_PAUSE)
+            except subprocess.TimeoutExpired:
+                continue
+            return
+        with self._changed:
+            if self._state is not ProcessState.STARTING:
+                return
+            self._move(ProcessState.READY)
+        self._on_change(self.status())
+
+    def _move(self, state: ProcessState) -> None:
+        if state not in TRANSITIONS[self._state]:
+            raise AssertionError(f"{self.name} cannot go from {self._state} to {state}")
+        self._state = state
+        self._changed.notify_all()

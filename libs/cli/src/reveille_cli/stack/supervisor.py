@@ -1,0 +1,330 @@
+"""Runs a compose file as processes of this machine: starts, watches, reports, stops.
+
+Restarts nothing. Synchronous and thread-safe; every wait ends early once `request_stop` was called,
+also from a signal handler. Use it as a context manager, so that nothing stays behind.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+import time
+from collections.abc import Mapping
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import TracebackType
+
+import psutil
+
+from reveille_cli.stack.compose import Compose, Condition, Service, read_compose
+from reveille_cli.stack.database import EmbeddedDatabase, NamedDatabase
+from reveille_cli.stack.datadir import DataDir
+from reveille_cli.stack.errors import StackError, StartFailed
+from reveille_cli.stack.identity import ProcessIdentity
+from reveille_cli.stack.keys import make_secrets
+from reveille_cli.stack.leftovers import find_leftovers, stop_leftovers
+from reveille_cli.stack.localize import Localizer
+from reveille_cli.stack.lock import StackLock
+from reveille_cli.stack.plan import check_scale, make_launches, process_name
+from reveille_cli.stack.ports import PortHolder, assign_ports
+from reveille_cli.stack.process import ManagedProcess, ProcessState, ProcessStatus, describe_exit
+from reveille_cli.stack.record import Phase, Record, write_endpoints, write_record
+
+SECRETS_VARIABLE = "SECRETS_DIR"
+
+
+@dataclass(frozen=True, slots=True)
+class StackOptions:
+    """What to run, where, and how it differs from the file."""
+
+    compose_file: Path
+    data_dir: Path
+    free_ports: bool = False
+    scale: Mapping[str, int] = field(default_factory=dict)
+    environment: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+    """Settings by service or replica name, `*` for all; they win over the file."""
+    database_url: str | None = None
+    """An administrator's URL of a PostgreSQL to use instead of the embedded one."""
+    durable: bool = True
+    """Whether the embedded server's data must outlive a power cut."""
+    ready_timeout: float = 60.0
+
+
+class Listener:
+    """Hears what happens; does nothing about it unless a subclass does."""
+
+    def note(self, text: str) -> None:
+        """Hear a step of the supervisor itself."""
+
+    def changed(self, status: ProcessStatus) -> None:
+        """Hear that a process has another state."""
+
+    def failed(self, status: ProcessStatus, tail: list[str]) -> None:
+        """Hear that a process ended although nobody asked it to."""
+
+
+class Supervisor:
+    """The stack of one data directory."""
+
+    def __init__(self, options: StackOptions, listener: Listener | None = None) -> None:
+        self.options = options
+        self.data_dir = DataDir.at(options.data_dir)
+        self._listener = listener or Listener()
+        self._lock = StackLock(self.data_dir)
+        self._ports = PortHolder()
+        self._stop_requested = threading.Event()
+        self._impatient = threading.Event()
+        self._recording = threading.Lock()
+        self._phase = Phase.STARTING
+        self._started_at = time.time()
+        self._compose: Compose | None = None
+        self._database: EmbeddedDatabase | NamedDatabase | None = None
+        self._me = ProcessIdentity(os.getpid(), psutil.Process().create_time())
+        self._processes: dict[str, ManagedProcess] = {}
+        self._running = False
+
+    def __enter__(self) -> Supervisor:
+        self.start()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.stop()
+
+    @property
+    def database_url(self) -> str:
+        """Where the database is, without a password."""
+        return (
+            self._database.address.public_url if self._database and self._database.address else ""
+        )
+
+    def start(self) -> None:
+        """Start everything and wait until each service is ready or has ended.
+
+        A service that ends does not stop the others: see `not_ready`. What the stack cannot do
+        without (ports, database, a one-shot job) raises, and leaves nothing running.
+        """
+        self.data_dir.prepare()
+        self._lock.acquire()
+        self._running = True
+        try:
+            # First of all, so that who holds the lock is known.
+            self._write_down()
+            self._launch_all(self._prepare())
+        except BaseException:
+            self.stop()
+            raise
+
+    def stop(self) -> None:
+        """Stop everything, dependents first, the database last; harmless when nothing runs."""
+        if not self._running:
+            return
+        self._stop_requested.set()
+        self._phase = Phase.STOPPING
+        # Whatever fails on the way, every later step still happens.
+        with ExitStack() as steps:
+            steps.callback(self._lock.release)
+            steps.callback(self._ports.close)
+            steps.callback(self._write_last)
+            if self._database is not None:
+                steps.callback(self._database.stop)
+            for level in reversed(self._compose.stop_levels() if self._compose else []):
+                steps.callback(self._stop_level, level)
+            self._running = False
+
+    def request_stop(self) -> None:
+        """End every wait; asked a second time, also end the patience with slow processes."""
+        if self._stop_requested.is_set():
+            self._impatient.set()
+        self._stop_requested.set()
+
+    def wait_for_stop(self) -> None:
+        """Wait until somebody asks for the end."""
+        while not self._stop_requested.wait(0.2):
+            pass
+
+    @property
+    def stop_requested(self) -> bool:
+        """Whether the end was asked for."""
+        return self._stop_requested.is_set()
+
+    def statuses(self) -> list[ProcessStatus]:
+        """Return every process as it is now, in starting order."""
+        return [process.status() for process in self._processes.values()]
+
+    def not_ready(self) -> list[ProcessStatus]:
+        """Return the processes that are neither ready nor rightly done."""
+        good = {ProcessState.READY, ProcessState.DONE}
+        return [status for status in self.statuses() if status.state not in good]
+
+    def any_failed(self) -> bool:
+        """Tell whether any process has ended although nobody asked it to."""
+        return any(process.failed for process in self._processes.values())
+
+    def process(self, name: str) -> ManagedProcess:
+        """Return one process by its name: `scheduler`, and `scheduler-2` for a second replica."""
+        try:
+            return self._processes[name]
+        except KeyError:
+            known = ", ".join(self._processes) or "none yet"
+            raise StackError(f"the stack has no process {name} (it has: {known})") from None
+
+    def address(self, service: str, kind: str = "grpc", replica: int = 1) -> str:
+        """Return host:port where a replica listens for `grpc` or `http`."""
+        return self.process(process_name(service, replica)).launch.addresses[kind]
+
+    def start_process(
+        self, name: str, environment: Mapping[str, str] | None = None, *, wait: bool = True
+    ) -> None:
+        """Start one that does not run, with settings that hold for this life of it only."""
+        process = self.process(name)
+        process.start(environment)
+        if wait:
+            self._await(process)
+
+    def kill(
+        self, name: str, number: signal.Signals = signal.SIGKILL, timeout: float = 30.0
+    ) -> int:
+        """Send a signal that ends one process, wait for its end, and return its exit code."""
+        process = self.process(name)
+        process.signal(number, expect_end=True)
+        return process.wait_exit(timeout)
+
+    def restart(self, name: str, environment: Mapping[str, str] | None = None) -> None:
+        """Stop one process in the orderly way, if it runs, and start it again."""
+        process = self.process(name)
+        process.begin_stop()
+        process.finish_stop(self._impatient)
+        self.start_process(name, environment)
+
+    def _prepare(self) -> Compose:
+        leftovers = find_leftovers(self.data_dir)
+        if leftovers:
+            names = ", ".join(f"{item.command} (pid {item.pid})" for item in leftovers)
+            self._listener.note(
+                f"an earlier supervisor was killed; stopping what it left behind: {names}"
+            )
+            stop_leftovers(leftovers)
+        make_secrets(self.data_dir)
+        compose = read_compose(
+            self.options.compose_file, {SECRETS_VARIABLE: str(self.data_dir.keys)}
+        )
+        check_scale(compose, self.options.scale)
+        for service in compose.runnable():
+            for source in service.volumes.values():
+                if not source.startswith((".", "/", "~")):
+                    self.data_dir.volume(source).mkdir(mode=0o700, exist_ok=True)
+        ports = assign_ports(compose, self.options.scale, self._ports, free=self.options.free_ports)
+        self._compose = compose
+        if compose.database is not None:
+            self._database = self._choose_database(compose.database)
+            self._listener.note(self._database.intention)
+            self._database.start()
+        launches = make_launches(
+            compose,
+            ports,
+            self.data_dir,
+            Localizer(
+                compose, ports, self.data_dir, self._database.address if self._database else None
+            ),
+            scale=self.options.scale,
+            overrides=self.options.environment,
+        )
+        for launch in launches:
+            _keep_last_log(launch.log)
+            self._processes[launch.name] = ManagedProcess(launch, self._on_change)
+        return compose
+
+    def _choose_database(self, service: Service) -> EmbeddedDatabase | NamedDatabase:
+        if self.options.database_url is not None:
+            return NamedDatabase(self.options.database_url, self.data_dir)
+        return EmbeddedDatabase(
+            service, self.data_dir, durable=self.options.durable, owner_pid=os.getpid()
+        )
+
+    def _launch_all(self, compose: Compose) -> None:
+        for process in self._processes.values():
+            needed = compose.services[process.launch.service].depends_on
+            for other, condition in needed.items():
+                self._await_condition(other, condition)
+            if self.stop_requested:
+                return
+            process.start()
+        for process in self._processes.values():
+            self._await(process)
+        self._phase = Phase.RUNNING
+        self._write_down()
+
+    def _await_condition(self, service: str, condition: Condition) -> None:
+        if condition is Condition.STARTED:
+            return
+        for process in self._processes.values():
+            if process.launch.service != service:
+                continue
+            state = self._await(process)
+            wanted = ProcessState.DONE if condition is Condition.COMPLETED else ProcessState.READY
+            if state is not wanted and not self.stop_requested:
+                raise StartFailed(
+                    f"{process.name} {_why(process)}\n" + "\n".join(process.tail()),
+                    hint=f"its whole log is {process.launch.log}",
+                )
+
+    def _await(self, process: ManagedProcess) -> ProcessState:
+        return process.wait_settled(self.options.ready_timeout, self._stop_requested.is_set)
+
+    def _stop_level(self, services: list[str]) -> None:
+        here = [item for item in self._processes.values() if item.launch.service in services]
+        for process in here:
+            process.begin_stop()
+        for process in here:
+            if not process.finish_stop(self._impatient):
+                self._listener.note(f"{process.name} did not end in time and was killed")
+
+    def _write_last(self) -> None:
+        self._phase = Phase.STOPPED
+        self._write_down()
+        self.data_dir.endpoints.unlink(missing_ok=True)
+
+    def _on_change(self, status: ProcessStatus) -> None:
+        self._write_down()
+        self._listener.changed(status)
+        process = self._processes[status.name]
+        if status.state is ProcessState.EXITED and process.failed:
+            self._listener.failed(status, process.tail())
+
+    def _write_down(self) -> None:
+        # Always the newest state of all, so it does not matter in which order threads come here.
+        with self._recording:
+            statuses = self.statuses()
+            write_record(
+                self.data_dir,
+                Record(
+                    supervisor=self._me,
+                    phase=self._phase,
+                    compose_file=str(self.options.compose_file),
+                    started_at=self._started_at,
+                    database=self._database.address if self._database else None,
+                    processes=tuple(statuses),
+                ),
+            )
+            if self._phase is not Phase.STOPPED:
+                write_endpoints(self.data_dir, self.database_url, statuses)
+
+
+def _why(process: ManagedProcess) -> str:
+    status = process.status()
+    if status.exit_code is not None:
+        return describe_exit(status.exit_code)
+    return f"is still {status.state}"
+
+
+def _keep_last_log(log: Path) -> None:
+    """Begin a new log, keeping the one of the run before."""
+    if log.exists():
+        log.replace(log.with_suffix(".log.1"))
