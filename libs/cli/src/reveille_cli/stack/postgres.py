@@ -210,7 +210,7 @@ class EmbeddedPostgres:
     def _stop_left_over(self) -> None:
         pid = self.running_pid()
         if pid is None:
-            self._forget_reused_pid()
+            self._settle_after_crash()
             return
         server = psutil.Process(pid)
         for number in (signal.SIGINT, signal.SIGQUIT):
@@ -225,10 +225,17 @@ class EmbeddedPostgres:
                 return
         raise PostgresFailed(f"a database server (process {pid}) does not stop")
 
-    def _forget_reused_pid(self) -> None:
-        """After a reboot an old pid may be somebody else's; PostgreSQL would refuse to start."""
+    def _settle_after_crash(self) -> None:
+        """Clear what PostgreSQL would refuse to start over: a crash leaves its pid file behind."""
         pid = server_pid(self._pgdata)
-        if pid is not None and psutil.pid_exists(pid) and not somebody_works_in(self._pgdata):
+        if pid is None:
+            return
+        # The processes of a killed server notice within moments; until then its memory is in use.
+        give_up = time.monotonic() + self.settings.stop_seconds
+        while somebody_works_in(self._pgdata) and time.monotonic() < give_up:
+            time.sleep(_POLL_SECONDS)
+        # After a reboot the number may be a stranger's, which looks like a live server.
+        if psutil.pid_exists(pid) and not somebody_works_in(self._pgdata):
             (self._pgdata / "postmaster.pid").unlink()
 
     def _create_cluster(self, launcher: Launcher) -> None:
