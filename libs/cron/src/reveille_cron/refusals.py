@@ -63,9 +63,10 @@ def refuse_value(spec: FieldSpec, text: str, item: str) -> CronError:
             spec.name, message, "'?' stands alone, in a day field; write '*' for every value"
         )
     if "#" in item:
-        return invalid_cron(
-            spec.name, message, "the n-th weekday goes into day_of_week, as in MON#2"
-        )
+        hint = "the n-th weekday goes into day_of_week, as in MON#2"
+        if spec is DAY_OF_WEEK:
+            hint = "write one weekday before '#', as in MON#2"
+        return invalid_cron(spec.name, message, hint)
     if "W" in upper and spec is DAY_OF_MONTH:
         return invalid_cron(
             spec.name,
