@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
@@ -17,6 +18,7 @@ from reveille.heartbeat.v1 import issue_pb2, wakeup_pb2
 from reveille.heartbeat.v1 import run_pb2 as heartbeat_run_pb2
 from reveille.scheduler.v1 import execution_pb2
 from reveille.webhook.v1 import delivery_service_pb2
+from reveille_testkit.database import TestDatabase
 from reveille_testkit.mermaid import StateDiagram, read_diagrams
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "states.md"
@@ -47,6 +49,10 @@ class Machine:
     def transitions(self) -> Mapping[StrEnum, frozenset[StrEnum]]:
         table = getattr(self._module(), f"{self.constant}_TRANSITIONS")
         return cast("Mapping[StrEnum, frozenset[StrEnum]]", table)
+
+    @property
+    def initial(self) -> frozenset[StrEnum]:
+        return cast("frozenset[StrEnum]", getattr(self._module(), f"{self.constant}_INITIAL"))
 
     @property
     def terminal(self) -> frozenset[StrEnum]:
@@ -114,7 +120,7 @@ MACHINES = (
         "reveille_heartbeat",
         "IssueState",
         "issues",
-        "state",
+        "status",
         issue_pb2.IssueStatus.DESCRIPTOR,
         "ISSUE_STATUS_",
     ),
@@ -150,8 +156,11 @@ def test_the_diagram_shows_every_transition_of_the_code(machine: Machine) -> Non
 
 
 @each_machine
-def test_the_diagram_ends_where_the_code_ends(machine: Machine) -> None:
-    assert {state.value for state in machine.terminal} == machine.diagram().terminal
+def test_the_diagram_begins_and_ends_where_the_code_does(machine: Machine) -> None:
+    diagram = machine.diagram()
+
+    assert {state.value for state in machine.initial} == diagram.initial
+    assert {state.value for state in machine.terminal} == diagram.terminal
 
 
 @each_machine
@@ -162,3 +171,26 @@ def test_the_contract_knows_the_same_states(machine: Machine) -> None:
     assert {name.removeprefix(machine.proto_prefix).lower() for name in names} == {
         state.value.lower() for state in machine.states
     }
+
+
+@each_machine
+async def test_the_database_accepts_these_states_and_no_other(
+    machine: Machine, migrated_database: TestDatabase
+) -> None:
+    catalogue = await migrated_database.admin()
+    checks = [
+        row["definition"]
+        for row in await catalogue.fetch(
+            """
+            SELECT pg_get_constraintdef(c.oid) AS definition
+            FROM pg_constraint AS c
+            JOIN pg_attribute AS a ON a.attrelid = c.conrelid AND c.conkey = ARRAY[a.attnum]
+            WHERE c.contype = 'c' AND c.conrelid = to_regclass($1) AND a.attname = $2
+            """,
+            f"{machine.schema}.{machine.table}",
+            machine.column,
+        )
+    ]
+
+    assert len(checks) == 1
+    assert set(re.findall(r"'([^']*)'", checks[0])) == {state.value for state in machine.states}
