@@ -4,6 +4,16 @@
 service needs and registers servicers and loops, then serves. The end, on SIGTERM or SIGINT: loops
 that claim work stop → health says NOT_SERVING → a pause → watch streams end → the server stops →
 workers finish → resources close in reverse → telemetry is flushed. A second signal ends at once.
+
+    async def build(app: App[Settings]) -> None:  # in wiring.py
+        database = await app.resource(Database(app.settings.database, app.telemetry))
+        channels = await app.channels({"heartbeat": app.settings.heartbeat_address}, IDEMPOTENT)
+        agents = AgentServiceStub(channels.get("heartbeat"))
+        app.server.add(add_DispatchServiceServicer_to_server, DispatchServicer(database, agents))
+        app.works(Background("lease keeper", keeper.run))
+        app.claims(Loop("dispatch sweep", sweep.step, interval=5.0, hint=bus.event("runs")))
+
+    main(Settings, build)  # in __main__.py
 """
 
 from __future__ import annotations

@@ -9,17 +9,17 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import random
+import os
 from collections.abc import Awaitable, Callable, Coroutine
 from contextvars import Context
 from typing import Any, Protocol
 
 from reveille_runtime import logs
+from reveille_runtime.backoff import Backoff
 
 _log = logs.get_logger(__name__)
 
-FIRST_BACKOFF = 0.2
-MAX_BACKOFF = 30.0
+_BACKOFF = Backoff(first=0.2, longest=30.0, jitter=0.5)
 # A restarted component counts as well again after this long.
 STABLE_AFTER = 5.0
 
@@ -41,12 +41,6 @@ class Component(Protocol):
 
     async def stop(self) -> None:
         """Make `run` return soon; safe at any time, more than once."""
-
-
-def backoff(failures: int, *, first: float = FIRST_BACKOFF, longest: float = MAX_BACKOFF) -> float:
-    """Return the pause after so many failures in a row, with jitter."""
-    full = min(longest, first * 2.0 ** min(failures - 1, 20))
-    return full * random.uniform(0.5, 1.0)  # noqa: S311 (jitter, no secret)
 
 
 class Loop:
@@ -111,7 +105,7 @@ class Loop:
             pause = await self._step()
         except Exception:  # noqa: BLE001 (a loop outlives every failure of its step)
             self.failures += 1
-            pause = backoff(self.failures)
+            pause = _BACKOFF.delay(self.failures, _seed(self.name))
             _log.exception(
                 "A loop's step failed; it will be repeated.",
                 action="loop.step_failed",
@@ -143,6 +137,11 @@ class Loop:
 async def _hinted(hint: Wakeable, timeout: float) -> bool:
     await hint.wait(timeout)
     return True
+
+
+def _seed(name: str) -> str:
+    """Keep equal replicas that failed together from trying again together."""
+    return f"{name}/{os.getpid()}"
 
 
 class TaskScope:
@@ -271,7 +270,7 @@ class Supervisor:
             if self._stopping.is_set():
                 return
             failures = 1 if loop.time() - began > self._stable_after else failures + 1
-            pause = backoff(failures)
+            pause = _BACKOFF.delay(failures, _seed(component.name))
             _log.error(
                 "A component ended unexpectedly; restarting it.",
                 action="component.crashed",
