@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import threading
 from collections.abc import Mapping, Sequence
 from types import TracebackType
@@ -17,6 +18,7 @@ from reveille_cli.stack.process import ProcessState, ProcessStatus
 from reveille_cli.stack.record import own_version, process_json
 from reveille_cli.stack.supervisor import Listener
 
+_PIPE_WIDTH = 200
 _STYLES: Mapping[ProcessState, str] = {
     ProcessState.WAITING: "dim",
     ProcessState.STARTING: "yellow",
@@ -88,6 +90,11 @@ class ProgressView(Listener):
                     _addresses(status),
                 )
         return table
+
+
+def data_console() -> Console:
+    """Return the console for stdout: as wide as the terminal, and wide enough in a pipe."""
+    return Console() if sys.stdout.isatty() else Console(width=_PIPE_WIDTH)
 
 
 def endpoints_table(statuses: Sequence[ProcessStatus]) -> RenderableType:

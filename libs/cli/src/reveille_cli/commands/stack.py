@@ -30,7 +30,13 @@ from reveille_cli.stack.process import ProcessStatus
 from reveille_cli.stack.record import own_version, read_endpoints, read_record
 from reveille_cli.stack.shutdown import shut_down
 from reveille_cli.stack.supervisor import StackOptions, Supervisor
-from reveille_cli.stackview import ProgressView, endpoints_table, stack_json, stack_table
+from reveille_cli.stackview import (
+    ProgressView,
+    data_console,
+    endpoints_table,
+    stack_json,
+    stack_table,
+)
 
 DATABASE_VARIABLE = "REVEILLE_DATABASE_URL"
 
@@ -109,7 +115,7 @@ def status(data_dir: DataDirOption = DEFAULT_DIR, output: OutputOption = DEFAULT
         if output is OutputFormat.JSON:
             typer.echo(json.dumps(stack_json(view)))
         else:
-            Console().print(stack_table(view))
+            data_console().print(stack_table(view))
         if not view.running:
             if view.leftovers:
                 messages.print(
@@ -176,8 +182,10 @@ def _say_up(
         typer.echo(json.dumps(document))
     else:
         record = read_record(place)
-        messages.print(f"Reveille is up on {place.root}", highlight=False, soft_wrap=True)
-        Console().print(endpoints_table(record.processes if record else ()))
+        missing = ", ".join(status.name for status in not_ready)
+        state = f"is up without {missing}" if missing else "is up"
+        messages.print(f"Reveille {state} on {place.root}", highlight=False, soft_wrap=True)
+        data_console().print(endpoints_table(record.processes if record else ()))
     for status in not_ready:
         messages.print(
             f"Not ready: {status.name} ({status.state}); its log is {status.log}",

@@ -4,24 +4,11 @@ from __future__ import annotations
 
 from reveille_cli.stack.compose import Service
 from reveille_cli.stack.datadir import DataDir, write_private
-from reveille_cli.stack.errors import StackError
 from reveille_cli.stack.localize import DatabaseAddress
 from reveille_cli.stack.ports import LOOPBACK
-from reveille_cli.stack.postgres import (
-    SUPERUSER,
-    EmbeddedPostgres,
-    PostgresFailed,
-    PostgresSettings,
-    PostgresUnusable,
-)
+from reveille_cli.stack.postgres import SUPERUSER, EmbeddedPostgres, PostgresSettings
 
 _EXTERNAL_PASSWORD = "external_database.password"  # noqa: S105 - the name of a file
-
-
-class DatabaseUnavailable(StackError):
-    """The database does not start."""
-
-    reason = "DATABASE_UNAVAILABLE"
 
 
 class EmbeddedDatabase:
@@ -45,12 +32,7 @@ class EmbeddedDatabase:
 
     def start(self) -> None:
         """Bring it up."""
-        try:
-            self._server.start()
-        except (PostgresFailed, PostgresUnusable) as error:
-            raise DatabaseUnavailable(
-                str(error), hint=f"its log is {self._server.log_file}"
-            ) from error
+        self._server.start()
         self.address = DatabaseAddress(
             host=LOOPBACK,
             port=self._server.port,

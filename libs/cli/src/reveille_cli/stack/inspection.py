@@ -19,7 +19,7 @@ from reveille_cli.stack.record import Phase, Record, read_record
 from reveille_runtime.queries import load_queries
 
 _QUERIES = load_queries("reveille_cli.stack", "inspection.sql")
-_LONG_TRANSACTION = 300.0
+_HELD_TRANSACTIONS = 100_000
 _CONNECT_TIMEOUT = 3.0
 
 
@@ -114,10 +114,10 @@ async def _warnings(address: DatabaseAddress) -> Sequence[str]:
         server_settings={"application_name": "reveille-status"},
     )
     try:
-        rows = await connection.fetch(_QUERIES["long_transactions"].sql, _LONG_TRANSACTION)
+        rows = await connection.fetch(_QUERIES["held_horizon"].sql, _HELD_TRANSACTIONS)
         found = [
-            f"a transaction of {row['application']} (pid {row['pid']}) is open for"
-            f" {row['seconds']:.0f} s and holds back the clean-up of old rows"
+            f"{row['application']} (pid {row['pid']}) reads a snapshot that is {row['behind']}"
+            " transactions old and holds back the clean-up of dead rows"
             for row in rows
         ]
         usage = await connection.fetchrow(_QUERIES["connection_usage"].sql)

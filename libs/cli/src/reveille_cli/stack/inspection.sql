@@ -1,13 +1,12 @@
--- name: long_transactions
--- A transaction that stays open keeps dead rows of every table alive.
--- $1: seconds
+-- name: held_horizon
+-- Whoever reads an old snapshot keeps the dead rows of every table alive.
+-- $1: transactions
 SELECT pid,
        coalesce(nullif(application_name, ''), backend_type) AS application,
-       extract(epoch FROM clock_timestamp() - xact_start)::float8 AS seconds
+       age(backend_xmin) AS behind
 FROM pg_stat_activity
-WHERE xact_start < clock_timestamp() - make_interval(secs => $1)
-  AND (backend_xid IS NOT NULL OR backend_xmin IS NOT NULL)
-ORDER BY xact_start;
+WHERE age(backend_xmin) > $1
+ORDER BY age(backend_xmin) DESC;
 
 -- name: connection_usage
 -- Replicas that find no free connection stop serving.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import fcntl
 import os
+import threading
 import time
 from types import TracebackType
 
@@ -32,6 +33,7 @@ class StackLock:
                 hint="name another one with --data-dir, or correct its owner and mode",
             ) from error
         deadline = time.monotonic() + _PATIENCE
+        pause = threading.Event()
         while not _try_lock(descriptor, fcntl.LOCK_EX):
             if time.monotonic() > deadline:
                 os.close(descriptor)
@@ -40,7 +42,7 @@ class StackLock:
                     hint="see it with `reveille status`, stop it with `reveille down`, "
                     "or run a second one on another --data-dir",
                 )
-            time.sleep(_PAUSE)
+            pause.wait(_PAUSE)
         self._descriptor = descriptor
 
     def release(self) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import signal
+import threading
 import time
 from collections.abc import Callable
 
@@ -39,6 +40,7 @@ def shut_down(data_dir: DataDir, note: Callable[[str], None], timeout: float = 1
 def _stop_supervisor(data_dir: DataDir, note: Callable[[str], None], timeout: float) -> None:
     deadline = time.monotonic() + timeout
     asked = False
+    pause = threading.Event()
     # The lock is let go last, and by the kernel if need be: it tells when all is over.
     while is_locked(data_dir):
         if not asked:
@@ -51,4 +53,4 @@ def _stop_supervisor(data_dir: DataDir, note: Callable[[str], None], timeout: fl
                 f"the stack on {data_dir.root} is still stopping after {timeout:g} s",
                 hint="see what it waits for with `reveille status`",
             )
-        time.sleep(_PAUSE)
+        pause.wait(_PAUSE)
