@@ -10,18 +10,18 @@ from __future__ import annotations
 
 import asyncio
 import contextvars
-import logging
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, Generic, Protocol, TypeVar
 
+from reveille_runtime import logs
 from reveille_runtime.backoff import Backoff
 from reveille_runtime.errors import ResourceExhausted, Unavailable
 from reveille_runtime.sqlstate import is_bad_data, is_transient
 
 I = TypeVar("I")  # noqa: E741 - an item
 R = TypeVar("R")
-_log = logging.getLogger(__name__)
+_log = logs.get_logger(__name__)
 _REPEAT = Backoff(first=0.02, longest=1.0)
 
 
@@ -280,9 +280,12 @@ class Batcher(Generic[I, R]):
         if not patient:
             return False
         _log.warning(
-            "repeating a batch: %s",
-            type(error).__name__,
-            extra={"action": "batcher.repeat", "batcher": self.name, "attempt": attempt},
+            "A batch is repeated.",
+            action="batcher.repeat",
+            batcher=self.name,
+            attempt=attempt,
+            items=len(patient),
+            cause=type(error).__name__,
         )
         await asyncio.sleep(delay)
         return True

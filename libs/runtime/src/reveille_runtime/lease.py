@@ -11,17 +11,17 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import logging
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Coroutine, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar
 from uuid import UUID
 
+from reveille_runtime import logs
 from reveille_runtime.errors import Aborted
 
 T = TypeVar("T")
-_log = logging.getLogger(__name__)
+_log = logs.get_logger(__name__)
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -172,9 +172,10 @@ class LeaseKeeper:
             self._last_failure = self.now()
             self._healthy = False
             _log.warning(
-                "leases were not renewed: %s",
-                type(error).__name__,
-                extra={"action": "lease.renewal_failed", "leases": len(round_of)},
+                "Leases were not renewed.",
+                action="lease.renewal_failed",
+                leases=len(round_of),
+                cause=type(error).__name__,
             )
         else:
             self._last_success = self.now()
@@ -202,9 +203,7 @@ class LeaseKeeper:
     def _lose(self, held: Held, why: str) -> None:
         held.lost.set()
         self.forget(held)
-        _log.warning(
-            "a lease is lost: %s", why, extra={"action": "lease.lost", "id": str(held.lease.id)}
-        )
+        _log.warning("A lease is lost.", action="lease.lost", id=str(held.lease.id), cause=why)
 
 
 class ExpiryWitness:

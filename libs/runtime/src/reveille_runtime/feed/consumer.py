@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import logging
 from collections.abc import AsyncGenerator, AsyncIterable, Awaitable, Callable, Sequence
 from typing import TYPE_CHECKING
 
 import grpc
 
 from reveille.events.v1 import event_service_pb2 as pb
+from reveille_runtime import logs
 from reveille_runtime.backoff import Backoff
 from reveille_runtime.errors import OutOfRange, Unavailable
 from reveille_runtime.feed.cursor import Cursor
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from reveille_runtime.db import Database
 
 Q = load_queries("reveille_runtime.feed", "feed.sql")
-_log = logging.getLogger(__name__)
+_log = logs.get_logger(__name__)
 _RECONNECT = Backoff(first=0.1, longest=5.0)
 _TRANSIENT = frozenset({grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.DEADLINE_EXCEEDED})
 _ATTEMPTS = 5
@@ -92,9 +92,19 @@ class FeedConsumer:
             except Exception as error:  # noqa: BLE001 - the loop outlives whatever ends a stream
                 if _is_expired(error) and self._refused != self._stored:
                     self._refused = self._stored
-                    self._log(logging.WARNING, "feed.cursor_expired", error)
+                    _log.warning(
+                        "The source cannot tell what was missed; reconciling.",
+                        action="feed.cursor_expired",
+                        source=self.source,
+                        cause=str(error),
+                    )
                     continue
-                self._log(logging.WARNING, "feed.stream_lost", error)
+                _log.warning(
+                    "The stream of events is lost; it will be opened again.",
+                    action="feed.stream_lost",
+                    source=self.source,
+                    cause=f"{type(error).__name__}: {error}",
+                )
             failures = 1 if self._stored != handled else failures + 1
             await asyncio.sleep(_RECONNECT.delay(failures, self.source))
 
@@ -108,7 +118,7 @@ class FeedConsumer:
                 if anew:
                     # The first message of such a stream is the head.
                     await self._reconcile()
-                    self._log(logging.INFO, "feed.reconciled", None)
+                    _log.info("Reconciled.", action="feed.reconciled", source=self.source)
                     anew = False
                 events = [message.event for message in batch if message.HasField("event")]
                 if events:
@@ -166,10 +176,22 @@ class FeedConsumer:
                     for event in events:
                         await self._deliver((event,))
                     return
+                about = {"source": self.source, "subject_id": events[0].subject_id}
                 if not passing and attempt >= _ATTEMPTS:
-                    self._log(logging.ERROR, "feed.event_refused", error, events[0])
+                    _log.exception(
+                        "An event cannot be handled and is left to the sweep.",
+                        action="feed.event_refused",
+                        event_type=events[0].type,
+                        **about,
+                    )
                     return
-                self._log(logging.WARNING, "feed.repeat", error, events[0])
+                _log.warning(
+                    "Events are handled again.",
+                    action="feed.repeat",
+                    events=len(events),
+                    cause=f"{type(error).__name__}: {error}",
+                    **about,
+                )
                 await asyncio.sleep(_RECONNECT.delay(attempt, self.source))
             else:
                 return
@@ -181,14 +203,6 @@ class FeedConsumer:
                 # Another replica is ahead of us; it handled what lies between.
                 return
         self._stored = cursor
-
-    def _log(
-        self, level: int, action: str, error: BaseException | None, event: pb.Event | None = None
-    ) -> None:
-        extra = {"action": action, "source": self.source}
-        if event is not None:
-            extra |= {"event_type": event.type, "subject_id": event.subject_id}
-        _log.log(level, "%s: %s", self.source, action, extra=extra, exc_info=error)
 
 
 def _cursor_of(message: pb.WatchEventsResponse) -> str:

@@ -14,6 +14,7 @@ from reveille.events.v1 import event_service_pb2 as pb
 from reveille_runtime.errors import Unavailable
 from reveille_runtime.feed.cursor import Cursor
 from reveille_runtime.feed.reader import FeedPage, FeedReader, FeedTail, StoredEvent
+from reveille_runtime.server import draining_error
 from reveille_runtime.sqlstate import is_transient
 
 if TYPE_CHECKING:
@@ -42,6 +43,7 @@ async def serve_watch(
     context: Streaming,
     hint: Wakeable | None = None,
     *,
+    draining: asyncio.Event | None = None,
     poll_interval: float = 1.0,
     bookmark_interval: float = 10.0,
     page_size: int = 500,
@@ -55,7 +57,7 @@ async def serve_watch(
     Raises:
         CursorExpired: see FeedTail.poll; also in the middle of a stream.
         InvalidArgument: the cursor is not one of ours.
-        Unavailable: the database does not answer.
+        Unavailable: the database does not answer, or `draining` (the server's) is set.
     """
     cursor = Cursor.decode(request.cursor) if request.cursor else None
     tail = FeedReader(db).tail(cursor, request.types)
@@ -72,7 +74,8 @@ async def serve_watch(
         if page.cursor != sent and now >= bookmark_due:
             yield pb.WatchEventsResponse(bookmark=pb.Bookmark(cursor=page.cursor.encode()))
             sent, bookmark_due = page.cursor, now + bookmark_interval
-        await _wait(hint, poll_interval)
+        if await _wait(hint, poll_interval, draining):
+            raise draining_error()
 
 
 async def _poll(tail: FeedTail, page_size: int) -> FeedPage:
@@ -84,11 +87,18 @@ async def _poll(tail: FeedTail, page_size: int) -> FeedPage:
         raise
 
 
-async def _wait(hint: Wakeable | None, timeout: float) -> None:
-    if hint is None:
-        await asyncio.sleep(timeout)
-    else:
-        await hint.wait(timeout)
+async def _wait(hint: Wakeable | None, timeout: float, draining: asyncio.Event | None) -> bool:
+    """Wait for news or the next poll; tell whether the server is about to stop."""
+    stop = asyncio.Event() if draining is None else draining
+    waits: set[asyncio.Task[object]] = {asyncio.ensure_future(stop.wait())}
+    if hint is not None:
+        waits.add(asyncio.ensure_future(hint.wait(timeout)))
+    try:
+        await asyncio.wait(waits, timeout=timeout, return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        for wait in waits:
+            wait.cancel()
+    return stop.is_set()
 
 
 def _message(event: StoredEvent) -> pb.Event:
