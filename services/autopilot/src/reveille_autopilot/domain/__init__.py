@@ -1,0 +1,1 @@
+"""The rules of the rule plane: pure, synchronous, without any input or output."""

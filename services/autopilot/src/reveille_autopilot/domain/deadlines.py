@@ -1,0 +1,29 @@
+"""How long a run may stay pending, and when the sweep looks at it again."""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta
+from typing import assert_never
+
+from reveille_autopilot.domain.states import RunSource
+
+# Whoever admitted a run dispatches it at once; the sweep steps in when that did not happen.
+FIRST_LOOK = timedelta(seconds=10)
+# How often an open run is compared with its downstream object, feed or no feed.
+CHECK = timedelta(minutes=15)
+# How soon a run is looked at whose downstream object is known to have ended.
+CHECK_SOON = timedelta(seconds=15)
+
+_SCHEDULE = timedelta(hours=1)
+_OTHERS = timedelta(hours=24)
+
+
+def dispatch_deadline(source: RunSource, planned_at: datetime | None, now: datetime) -> datetime:
+    """Say when a pending run is given up: a schedule must not fire hours late."""
+    match source:
+        case RunSource.SCHEDULE:
+            return max((planned_at or now) + _SCHEDULE, now + FIRST_LOOK)
+        case RunSource.WEBHOOK | RunSource.MANUAL | RunSource.API:
+            return now + _OTHERS
+        case _:
+            assert_never(source)

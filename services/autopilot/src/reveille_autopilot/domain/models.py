@@ -1,0 +1,180 @@
+"""The values of the rule plane: workspaces, rules, triggers, versions and runs."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from uuid import UUID
+
+from reveille_autopilot.domain.states import (
+    RUN_TERMINAL,
+    AttributionSource,
+    AutopilotStatus,
+    ExecutionMode,
+    MemberRole,
+    RunSource,
+    RunState,
+    TriggerKind,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Workspace:
+    """A tenant."""
+
+    id: UUID
+    name: str
+    issue_prefix: str
+    attribution_fail_closed: bool
+    default_responsible_user_id: str
+    revision: int
+    created_at: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class Member:
+    """A user's place in a workspace."""
+
+    workspace_id: UUID
+    user_id: str
+    role: MemberRole
+    created_at: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class Autopilot:
+    """A standing rule as it is in force."""
+
+    id: UUID
+    workspace_id: UUID
+    title: str
+    prompt: str
+    issue_title_template: str
+    agent_id: UUID
+    execution_mode: ExecutionMode
+    status: AutopilotStatus
+    creator_user_id: str
+    rule_version_id: UUID
+    rule_sequence: int
+    created_at: datetime
+    updated_at: datetime
+
+    @property
+    def etag(self) -> str:
+        """The mark that changes with every change: each appends a version."""
+        return f"v{self.rule_sequence}"
+
+
+@dataclass(frozen=True, slots=True)
+class EventFilter:
+    """An event a webhook trigger listens for; no actions means all of them."""
+
+    event: str
+    actions: tuple[str, ...] = ()
+
+    def as_json(self) -> dict[str, object]:
+        """Return the stored form."""
+        return {"event": self.event, "actions": list(self.actions)}
+
+
+@dataclass(frozen=True, slots=True)
+class ScheduleConfig:
+    """The settings of a schedule trigger."""
+
+    cron: str
+    time_zone: str
+
+
+@dataclass(frozen=True, slots=True)
+class WebhookConfig:
+    """The settings of a webhook trigger; its address is not one of them."""
+
+    provider: str
+    event_filters: tuple[EventFilter, ...]
+    max_body_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class Trigger:
+    """What sets a rule off."""
+
+    id: UUID
+    autopilot_id: UUID
+    workspace_id: UUID
+    enabled: bool
+    label: str
+    config: ScheduleConfig | WebhookConfig
+    publisher_user_id: str | None
+    revision: int
+    synced_revision: int
+    effective_from: datetime
+    created_at: datetime
+    deleted_at: datetime | None = None
+
+    @property
+    def kind(self) -> TriggerKind:
+        """Tell what it listens to."""
+        if isinstance(self.config, ScheduleConfig):
+            return TriggerKind.SCHEDULE
+        return TriggerKind.WEBHOOK
+
+    @property
+    def synced(self) -> bool:
+        """Tell whether the scheduler or the gateway has confirmed the current settings."""
+        return self.revision == self.synced_revision
+
+
+@dataclass(frozen=True, slots=True)
+class Payload:
+    """What the agent gets to read: the bytes as they came, and facts beside them."""
+
+    content_type: str
+    body: bytes
+    facts: Mapping[str, str] = field(default_factory=dict)
+    # The body is too large to travel: heartbeat fetches it from the gateway by its delivery.
+    omitted: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """One run of a rule: the intent, frozen at admission, and its one outcome."""
+
+    id: UUID
+    workspace_id: UUID
+    autopilot_id: UUID
+    trigger_id: UUID | None
+    source: RunSource
+    state: RunState
+    occurrence_key: str
+    planned_at: datetime | None
+    delivery_id: UUID | None
+    given_up_at: datetime | None
+    execution_mode: ExecutionMode
+    agent_id: UUID
+    rule_version_id: UUID
+    title: str
+    prompt: str
+    originator_user_id: str | None
+    accountable_user_id: str | None
+    attribution_source: AttributionSource | None
+    reason: str | None
+    message: str
+    wakeup_id: UUID | None
+    issue_id: UUID | None
+    result: bytes | None
+    payload_ready: bool
+    attempts: int
+    next_attempt_at: datetime | None
+    dispatch_deadline_at: datetime
+    cancel_requested_at: datetime | None
+    cancel_requested_by: str | None
+    request_fingerprint: bytes | None
+    trace_carrier: Mapping[str, str]
+    created_at: datetime
+    finished_at: datetime | None
+
+    @property
+    def terminal(self) -> bool:
+        """Tell whether the run has its outcome."""
+        return self.state in RUN_TERMINAL

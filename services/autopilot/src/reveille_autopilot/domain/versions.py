@@ -1,0 +1,97 @@
+"""Rule versions: the full text of a rule at one moment, and who published it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from datetime import datetime
+from uuid import UUID
+
+from reveille_autopilot.domain.models import Autopilot, ScheduleConfig, Trigger
+from reveille_autopilot.domain.states import AutopilotStatus, Change, ExecutionMode
+
+
+@dataclass(frozen=True, slots=True)
+class RuleVersion:
+    """What the rule said, published by whom; never changed afterwards."""
+
+    id: UUID
+    autopilot_id: UUID
+    workspace_id: UUID
+    sequence: int
+    change: Change
+    publisher_user_id: str
+    title: str
+    prompt: str
+    issue_title_template: str
+    agent_id: UUID
+    execution_mode: ExecutionMode
+    status: AutopilotStatus
+    triggers: tuple[dict[str, object], ...]
+    created_at: datetime
+
+
+def snapshot(
+    autopilot: Autopilot,
+    triggers: Iterable[Trigger],
+    *,
+    version_id: UUID,
+    change: Change,
+    publisher_user_id: str,
+    now: datetime,
+) -> RuleVersion:
+    """Write down the rule as it stands with its live triggers."""
+    return RuleVersion(
+        id=version_id,
+        autopilot_id=autopilot.id,
+        workspace_id=autopilot.workspace_id,
+        sequence=autopilot.rule_sequence,
+        change=change,
+        publisher_user_id=publisher_user_id,
+        title=autopilot.title,
+        prompt=autopilot.prompt,
+        issue_title_template=autopilot.issue_title_template,
+        agent_id=autopilot.agent_id,
+        execution_mode=autopilot.execution_mode,
+        status=autopilot.status,
+        triggers=tuple(
+            trigger_facts(trigger)
+            for trigger in sorted(triggers, key=lambda each: each.id)
+            if trigger.deleted_at is None
+        ),
+        created_at=now,
+    )
+
+
+def trigger_facts(trigger: Trigger) -> dict[str, object]:
+    """Return a trigger's configuration; its address and its secrets are not part of it."""
+    facts: dict[str, object] = {
+        "trigger_id": str(trigger.id),
+        "kind": trigger.kind.value,
+        "enabled": trigger.enabled,
+        "label": trigger.label,
+        "publisher_user_id": trigger.publisher_user_id,
+    }
+    if isinstance(trigger.config, ScheduleConfig):
+        return facts | {"cron": trigger.config.cron, "time_zone": trigger.config.time_zone}
+    return facts | {
+        "provider": trigger.config.provider,
+        "event_filters": [wanted.as_json() for wanted in trigger.config.event_filters],
+        "max_body_bytes": trigger.config.max_body_bytes,
+    }
+
+
+def restamps(change: Change) -> str:
+    """Say whose triggers the editor takes responsibility for: `all`, `one` or `none`."""
+    match change:
+        case Change.PAUSED | Change.RESUMED:
+            return "all"
+        case (
+            Change.TRIGGER_CREATED
+            | Change.TOKEN_ROTATED
+            | Change.SECRET_ADDED
+            | Change.SECRET_REMOVED
+        ):
+            return "one"
+        case Change.CREATED | Change.TRIGGER_DELETED:
+            return "none"

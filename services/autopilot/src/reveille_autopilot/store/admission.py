@@ -1,0 +1,123 @@
+"""What admission reads and writes: rules by the batch, and new runs."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from uuid import UUID
+
+from reveille_autopilot.domain.attribution import Candidates, Publisher
+from reveille_autopilot.domain.gate import Rule
+from reveille_autopilot.domain.models import Payload, Run
+from reveille_autopilot.store import rows
+from reveille_runtime.db import Tx
+from reveille_runtime.queries import load_queries
+
+Q = load_queries("reveille_autopilot.store", "admission.sql")
+
+
+@dataclass(frozen=True, slots=True)
+class LoadedRule:
+    """A rule as the gate judges it, with the moment it was read at."""
+
+    rule: Rule
+    fail_closed: bool
+    now: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class NewRun:
+    """A run to insert, and its payload where it came along."""
+
+    run: Run
+    payload: Payload | None
+
+
+async def load_rules(
+    tx: Tx, wanted: Sequence[tuple[UUID | None, UUID | None]]
+) -> list[LoadedRule]:
+    """Read the rules of (trigger, autopilot) pairs, in order."""
+    found = await tx.fetch(
+        Q["load_rules"], [trigger for trigger, _ in wanted], [rule for _, rule in wanted]
+    )
+    return [_loaded(row) for row in found]
+
+
+async def find_by_key(tx: Tx, keys: Sequence[str]) -> dict[str, Run]:
+    """Read the runs that keys have made."""
+    found = await tx.fetch(Q["find_runs_by_key"], keys)
+    return {row["occurrence_key"]: rows.run(row) for row in found}
+
+
+async def insert(tx: Tx, new: Sequence[NewRun]) -> set[UUID]:
+    """Insert runs; gives those whose occurrence had none yet."""
+    runs = [each.run for each in new]
+    found = await tx.fetch(
+        Q["insert_runs"],
+        [run.id for run in runs],
+        [run.workspace_id for run in runs],
+        [run.autopilot_id for run in runs],
+        [run.trigger_id for run in runs],
+        [run.source.value for run in runs],
+        [run.state.value for run in runs],
+        [run.occurrence_key for run in runs],
+        [run.planned_at for run in runs],
+        [run.delivery_id for run in runs],
+        [run.execution_mode.value for run in runs],
+        [run.agent_id for run in runs],
+        [run.rule_version_id for run in runs],
+        [run.title for run in runs],
+        [run.prompt for run in runs],
+        [run.originator_user_id for run in runs],
+        [run.accountable_user_id for run in runs],
+        [run.attribution_source and run.attribution_source.value for run in runs],
+        [run.reason for run in runs],
+        [run.message for run in runs],
+        [each.payload.content_type if each.payload else "" for each in new],
+        [each.payload.body if each.payload else None for each in new],
+        [dict(each.payload.facts) if each.payload else {} for each in new],
+        [run.payload_ready for run in runs],
+        [run.next_attempt_at for run in runs],
+        [run.dispatch_deadline_at for run in runs],
+        [run.request_fingerprint for run in runs],
+        [dict(run.trace_carrier) for run in runs],
+        [run.created_at for run in runs],
+        [run.finished_at for run in runs],
+    )
+    return {rows.uuid(row["id"]) for row in found}
+
+
+async def store_payloads(
+    tx: Tx, bodies: Sequence[tuple[UUID, UUID, Payload]], look_again: timedelta
+) -> set[UUID]:
+    """Store the bodies of (run, delivery) pairs; gives those that were still missing."""
+    found = await tx.fetch(
+        Q["store_payloads"],
+        [run for run, _, _ in bodies],
+        [delivery for _, delivery, _ in bodies],
+        [payload.content_type for _, _, payload in bodies],
+        [payload.body for _, _, payload in bodies],
+        [dict(payload.facts) for _, _, payload in bodies],
+        [payload.omitted for _, _, payload in bodies],
+        look_again,
+    )
+    return {rows.uuid(row["id"]) for row in found}
+
+
+def _loaded(row: rows.Row) -> LoadedRule:
+    rule = Rule(
+        autopilot=None if row["a_id"] is None else rows.autopilot(row, "a_"),
+        trigger=None if row["t_id"] is None else rows.trigger(row, "t_"),
+        candidates=Candidates(
+            trigger_publisher=_publisher(
+                row["t_publisher_user_id"], active=row["trigger_publisher_active"]
+            ),
+            rule_publisher=_publisher(row["rule_publisher"], active=row["rule_publisher_active"]),
+        ),
+    )
+    return LoadedRule(rule, bool(row["fail_closed"]), row["now"])
+
+
+def _publisher(user_id: str | None, *, active: bool) -> Publisher | None:
+    return None if user_id is None else Publisher(user_id, active)

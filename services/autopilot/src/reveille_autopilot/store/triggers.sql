@@ -1,0 +1,115 @@
+-- name: insert_trigger
+-- A new trigger, with the hash of its address if it is a webhook.
+-- $1 id, $2 autopilot_id, $3 workspace_id, $4 kind, $5 enabled, $6 label, $7 cron, $8 time_zone,
+-- $9 provider, $10 event_filters, $11 max_body_bytes, $12 token_sha256, $13 publisher_user_id,
+-- $14 created_at, which is also effective_from: an instant before it does not count.
+INSERT INTO triggers
+    (id, autopilot_id, workspace_id, kind, enabled, label, cron, time_zone, provider,
+    event_filters, max_body_bytes, token_sha256, publisher_user_id, created_at, effective_from)
+VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $14);
+
+-- name: get_trigger
+-- One trigger, tombstones included. $1 id
+SELECT id, autopilot_id, workspace_id, kind, enabled, label, cron, time_zone, effective_from,
+    provider, event_filters, max_body_bytes, publisher_user_id, revision, synced_revision,
+    created_at, deleted_at
+FROM triggers
+WHERE id = $1;
+
+-- name: live_triggers
+-- All triggers of a rule, for its snapshot and its edits. $1 autopilot_id
+SELECT id, autopilot_id, workspace_id, kind, enabled, label, cron, time_zone, effective_from,
+    provider, event_filters, max_body_bytes, publisher_user_id, revision, synced_revision,
+    created_at, deleted_at
+FROM triggers
+WHERE autopilot_id = $1 AND deleted_at IS NULL
+ORDER BY id;
+
+-- name: list_triggers
+-- Oldest first. $1 autopilot_id, $2 after id or null, $3 limit
+SELECT id, autopilot_id, workspace_id, kind, enabled, label, cron, time_zone, effective_from,
+    provider, event_filters, max_body_bytes, publisher_user_id, revision, synced_revision,
+    created_at, deleted_at
+FROM triggers
+WHERE autopilot_id = $1 AND deleted_at IS NULL AND ($2::uuid IS NULL OR id > $2)
+ORDER BY id
+LIMIT $3;
+
+-- name: restamp_triggers
+-- The editor answers for these triggers from now on; nobody else has to be told.
+-- $1 autopilot_id, $2 one trigger or null for all, $3 publisher_user_id
+UPDATE triggers
+SET publisher_user_id = $3
+WHERE autopilot_id = $1 AND ($2::uuid IS NULL OR id = $2) AND deleted_at IS NULL;
+
+-- name: touch_schedules
+-- A rule was paused or resumed: its scopes are sent anew. What falls due before a resume does not
+-- count. $1 autopilot_id, $2 effective_from
+UPDATE triggers
+SET revision = revision + 1, effective_from = greatest(effective_from, $2)
+WHERE autopilot_id = $1 AND kind = 'schedule' AND deleted_at IS NULL;
+
+-- name: delete_trigger
+-- Leaves a tombstone, so that the deletion can be sent; the address is forgotten except for its
+-- hash, which must not come back. $1 id, $2 deleted_at
+UPDATE triggers
+SET deleted_at = $2, revision = revision + 1, enabled = false,
+    previous_token_sha256 = NULL, previous_token_expires_at = NULL
+WHERE id = $1 AND deleted_at IS NULL;
+
+-- name: rotate_token
+-- A new address; the old one goes on for a while, if it was asked for.
+-- $1 id, $2 token_sha256, $3 when the old one expires, or null for at once
+UPDATE triggers
+SET token_sha256 = $2,
+    previous_token_sha256 = CASE WHEN $3::timestamptz IS NULL THEN NULL ELSE token_sha256 END,
+    previous_token_expires_at = $3,
+    revision = revision + 1
+WHERE id = $1 AND kind = 'webhook' AND deleted_at IS NULL;
+
+-- name: unsynced_scopes
+-- Schedules whose present form the scheduler has not confirmed; enabled only while the rule is in
+-- force. $1 after this id, $2 limit
+SELECT t.id, t.cron, t.time_zone, t.enabled AND a.status = 'active' AS enabled,
+    t.effective_from, t.revision, t.deleted_at IS NOT NULL AS deleted
+FROM triggers t
+JOIN autopilots a ON a.id = t.autopilot_id
+WHERE t.revision <> t.synced_revision AND t.kind = 'schedule' AND t.id > $1
+ORDER BY t.id
+LIMIT $2;
+
+-- name: unsynced_scopes_of
+-- The same for some of them. $1 ids
+SELECT t.id, t.cron, t.time_zone, t.enabled AND a.status = 'active' AS enabled,
+    t.effective_from, t.revision, t.deleted_at IS NOT NULL AS deleted
+FROM triggers t
+JOIN autopilots a ON a.id = t.autopilot_id
+WHERE t.revision <> t.synced_revision AND t.kind = 'schedule' AND t.id = ANY($1::uuid[]);
+
+-- name: unsynced_endpoints
+-- Webhooks whose present form the gateway has not confirmed. $1 after this id, $2 limit
+SELECT id, workspace_id, token_sha256, previous_token_sha256, previous_token_expires_at, provider,
+    max_body_bytes, revision, deleted_at IS NOT NULL AS deleted
+FROM triggers
+WHERE revision <> synced_revision AND kind = 'webhook' AND id > $1
+ORDER BY id
+LIMIT $2;
+
+-- name: unsynced_endpoints_of
+-- The same for some of them. $1 ids
+SELECT id, workspace_id, token_sha256, previous_token_sha256, previous_token_expires_at, provider,
+    max_body_bytes, revision, deleted_at IS NOT NULL AS deleted
+FROM triggers
+WHERE revision <> synced_revision AND kind = 'webhook' AND id = ANY($1::uuid[]);
+
+-- name: mark_triggers_synced
+-- Only the revision that was sent counts as confirmed: a newer one is sent again.
+-- $1 ids, $2 revisions
+UPDATE triggers t
+SET synced_revision = i.revision
+FROM unnest($1::uuid[], $2::bigint[]) AS i (id, revision)
+WHERE t.id = i.id AND t.revision = i.revision;
+
+-- name: trigger_sync_state
+-- Whether the present form is confirmed. $1 id
+SELECT revision = synced_revision FROM triggers WHERE id = $1;

@@ -1,0 +1,1 @@
+"""What the service does, one use case a module; each opens its own transactions."""

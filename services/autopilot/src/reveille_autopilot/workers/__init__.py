@@ -1,0 +1,1 @@
+"""Loops that carry on what a caller, or a killed process, left undone."""
