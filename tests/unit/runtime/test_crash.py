@@ -70,32 +70,47 @@ def test_a_misspelt_variable_is_refused_at_start(monkeypatch: pytest.MonkeyPatch
         crash.check_environment()
 
 
-def called_points(source: str) -> set[str]:
-    return {
-        node.args[0].value
-        for node in ast.walk(ast.parse(source))
-        if isinstance(node, ast.Call)
-        and isinstance(node.func, ast.Name | ast.Attribute)
-        and (node.func.id if isinstance(node.func, ast.Name) else node.func.attr) == "crash_point"
-        and node.args
-        and isinstance(node.args[0], ast.Constant)
-        and isinstance(node.args[0].value, str)
-    }
+def point_constants(list_file: Path) -> dict[str, str]:
+    """The constants of a service's list, by name, and each point it writes out, by itself."""
+    tree = ast.parse(list_file.read_text())
+    named: dict[str, str] = {}
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Constant) and isinstance(node.value, str):
+            if node.value.count(".") >= 2 and " " not in node.value:
+                named[node.value] = node.value
+        elif isinstance(node, ast.Assign | ast.AnnAssign) and isinstance(node.value, ast.Constant):
+            target = node.target if isinstance(node, ast.AnnAssign) else node.targets[0]
+            if isinstance(target, ast.Name):
+                named[target.id] = str(node.value.value)
+    return named
+
+
+def called_points(source: str, constants: dict[str, str]) -> set[str]:
+    found: set[str] = set()
+    for node in ast.walk(ast.parse(source)):
+        if not isinstance(node, ast.Call) or not node.args:
+            continue
+        function, point = node.func, node.args[0]
+        name = function.attr if isinstance(function, ast.Attribute) else ""
+        name = function.id if isinstance(function, ast.Name) else name
+        if name != "crash_point":
+            continue
+        if isinstance(point, ast.Constant):
+            found.add(str(point.value))
+        elif isinstance(point, ast.Attribute):
+            found.add(constants.get(point.attr, point.attr))
+        elif isinstance(point, ast.Name):
+            found.add(constants.get(point.id, point.id))
+    return found
 
 
 def test_every_point_that_services_call_is_declared_and_every_declared_one_is_called() -> None:
     root = Path(__file__).parents[3] / "services"
     for service in sorted(root.iterdir()):
         sources = sorted((service / "src").rglob("*.py"))
-        called = set().union(*(called_points(path.read_text()) for path in sources))
-        lists = [path for path in sources if path.name == "crash_points.py"]
-        declared = {
-            node.value
-            for path in lists
-            for node in ast.walk(ast.parse(path.read_text()))
-            if isinstance(node, ast.Constant)
-            and isinstance(node.value, str)
-            and node.value.count(".") >= 2
-            and " " not in node.value
-        }
-        assert called == declared, service.name
+        constants: dict[str, str] = {}
+        for path in sources:
+            if path.name == "crash_points.py":
+                constants |= point_constants(path)
+        called = {point for path in sources for point in called_points(path.read_text(), constants)}
+        assert called == set(constants.values()), service.name
