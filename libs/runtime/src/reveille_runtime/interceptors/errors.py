@@ -48,9 +48,11 @@ STATUS: Mapping[type[DomainError], grpc.StatusCode] = {
     DomainError: grpc.StatusCode.INTERNAL,
 }
 DEFAULT_RETRY = 1.0
-# Trailers above 8 KiB are refused by most clients; base64 and the message take their share.
-_MAX_DETAILS = 4096
-_MAX_TEXT = 1000
+# Clients refuse trailers above 8 KiB. The message travels twice (percent-encoded, and in the
+# details), the details grow by a third in base64: with these bounds the sum stays below it.
+_MAX_TEXT = 512
+_MAX_INFO = 1500
+_MAX_VIOLATIONS = 2000
 
 _log = logs.get_logger(__name__)
 
@@ -78,7 +80,7 @@ class ServerErrors:
                 action="rpc.unavailable",
                 method=call.method,
                 reason=outage.reason,
-                cause=f"{type(error).__name__}: {error}"[:_MAX_TEXT],
+                cause=_cut(f"{type(error).__name__}: {error}"),
             )
             return to_grpc_status(outage)
         request_id = current_request_id()
@@ -95,11 +97,12 @@ class ServerErrors:
 def to_grpc_status(error: DomainError) -> grpc.Status:
     """Build the status of a domain error: one ErrorInfo, and the details of its class."""
     code = next(STATUS[each] for each in type(error).__mro__ if each in STATUS)
-    info = error_details_pb2.ErrorInfo(
-        reason=error.reason,
-        domain=ERROR_DOMAIN,
-        metadata={key: value[:_MAX_TEXT] for key, value in error.metadata.items()},
-    )
+    info = error_details_pb2.ErrorInfo(reason=error.reason, domain=ERROR_DOMAIN)
+    for key, value in error.metadata.items():
+        info.metadata[key] = _cut(value)
+        if info.ByteSize() > _MAX_INFO:
+            del info.metadata[key]
+            break
     return _status(code, error.message, [info, *_details(error)])
 
 
@@ -128,13 +131,13 @@ def _details(error: DomainError) -> list[Message]:
         case FailedPrecondition():
             violation = error_details_pb2.PreconditionFailure.Violation(
                 type=error.reason,
-                subject=next(iter(error.metadata.values()), "")[:_MAX_TEXT],
-                description=error.message[:_MAX_TEXT],
+                subject=_cut(next(iter(error.metadata.values()), "")),
+                description=_cut(error.message),
             )
             return [error_details_pb2.PreconditionFailure(violations=[violation])]
         case ResourceExhausted():
             quota = error_details_pb2.QuotaFailure.Violation(
-                subject=error.reason, description=error.message[:_MAX_TEXT]
+                subject=error.reason, description=_cut(error.message)
             )
             return [
                 error_details_pb2.QuotaFailure(violations=[quota]),
@@ -150,9 +153,9 @@ def _bad_request(error: InvalidArgument) -> error_details_pb2.BadRequest:
     request = error_details_pb2.BadRequest()
     for each in error.violations:
         request.field_violations.add(
-            field=each.field, description=each.description[:_MAX_TEXT], reason=each.reason
+            field=each.field, description=_cut(each.description), reason=each.reason
         )
-        if request.ByteSize() > _MAX_DETAILS:
+        if request.ByteSize() > _MAX_VIOLATIONS:
             del request.field_violations[-1]
             break
     return request
@@ -170,8 +173,14 @@ def _status(code: grpc.StatusCode, message: str, details: list[Message]) -> grpc
         packed.append(any_pb2.Any())
         packed[-1].Pack(detail)
     return rpc_status.to_status(
-        status_pb2.Status(code=code.value[0], message=message[:_MAX_TEXT], details=packed)
+        status_pb2.Status(code=code.value[0], message=_cut(message), details=packed)
     )
+
+
+def _cut(text: str) -> str:
+    """Shorten a text to what fits, at a character."""
+    raw = text.encode()
+    return text if len(raw) <= _MAX_TEXT else raw[: _MAX_TEXT - 3].decode(errors="ignore") + "…"
 
 
 def _outage(error: Exception) -> Unavailable | None:
