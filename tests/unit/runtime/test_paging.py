@@ -1,0 +1,71 @@
+"""Pages: sizes are coerced, tokens belong to one list."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from uuid import UUID
+
+import pytest
+
+from reveille_runtime.errors import InvalidArgument
+from reveille_runtime.paging import page_token, read_page
+
+QUERY = ("ListRuns", UUID(int=1), None, "failed")
+
+
+@pytest.mark.parametrize(("asked", "size"), [(0, 50), (1, 1), (200, 200), (201, 200), (10**9, 200)])
+def test_sizes_are_coerced(asked: int, size: int) -> None:
+    page = read_page(asked, "", QUERY)
+
+    assert (page.size, page.limit, page.after) == (size, size + 1, None)
+
+
+def test_a_negative_size_is_refused() -> None:
+    with pytest.raises(InvalidArgument) as refused:
+        read_page(-1, "", QUERY)
+
+    assert refused.value.violations[0].field == "page_size"
+
+
+def test_a_token_brings_its_key_back() -> None:
+    moment = datetime(2026, 1, 2, 3, 4, 5, 6, tzinfo=UTC)
+
+    token = page_token((moment, UUID(int=2), 3, None), QUERY)
+
+    assert read_page(10, token, QUERY).after == (
+        "2026-01-02T03:04:05.000006+00:00",
+        str(UUID(int=2)),
+        3,
+        None,
+    )
+    assert token.isascii()
+    assert "=" not in token
+
+
+@pytest.mark.parametrize("query", [(*QUERY[:3], "done"), ("ListIssues", *QUERY[1:]), QUERY[:3]])
+def test_a_token_of_another_list_is_refused(query: tuple[object, ...]) -> None:
+    token = page_token((1,), QUERY)
+
+    with pytest.raises(InvalidArgument) as refused:
+        read_page(10, token, query)
+
+    assert refused.value.reason == "INVALID_PAGE_TOKEN"
+
+
+@pytest.mark.parametrize("token", ["x", "é", "AAAA", "!!!!", "A" * 5])
+def test_garbage_is_refused(token: str) -> None:
+    with pytest.raises(InvalidArgument):
+        read_page(10, token, QUERY)
+
+
+def test_a_changed_token_is_refused() -> None:
+    token = page_token((1, 2), QUERY)
+    changed = token[:-2] + ("A" if token[-2] != "A" else "B") + token[-1]
+
+    with pytest.raises(InvalidArgument):
+        read_page(10, changed, QUERY)
+
+
+def test_a_key_of_another_type_is_a_bug() -> None:
+    with pytest.raises(TypeError):
+        page_token((1.5,), QUERY)
