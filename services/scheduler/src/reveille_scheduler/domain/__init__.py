@@ -1,0 +1,1 @@
+"""Pure rules of planning and retrying; no clock, no database, no RPC."""

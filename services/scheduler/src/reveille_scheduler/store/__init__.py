@@ -1,0 +1,1 @@
+"""The SQL of the scheduler's tables and the mapping of their rows."""

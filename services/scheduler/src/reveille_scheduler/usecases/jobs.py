@@ -1,0 +1,43 @@
+"""Register and list jobs."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from datetime import timedelta
+
+from reveille_runtime.db import Database
+from reveille_runtime.errors import FieldViolation, InvalidArgument
+from reveille_scheduler.domain.job import Job, StoredJob, problems
+from reveille_scheduler.store import jobs
+
+
+class Jobs:
+    """The registry of jobs.
+
+    `handlers` are the targets this scheduler may call, `renewal` is how often it renews leases.
+    """
+
+    def __init__(self, database: Database, handlers: Collection[str], renewal: timedelta) -> None:
+        self._database = database
+        self._handlers = frozenset(handlers)
+        self._renewal = renewal
+
+    async def register(self, job: Job) -> StoredJob:
+        """Store a job.
+
+        Raises:
+            InvalidArgument: it breaks an invariant; all violations are named.
+        """
+        found = problems(job, self._handlers, self._renewal)
+        if found:
+            raise InvalidArgument(
+                [FieldViolation(f"job.{each.field}", each.description) for each in found],
+                reason="INVALID_FIELD",
+            )
+        async with self._database.transaction() as tx:
+            return await jobs.upsert(tx, job)
+
+    async def page(self, after: str | None, limit: int) -> list[StoredJob]:
+        """List jobs by name."""
+        async with self._database.session() as tx:
+            return await jobs.page(tx, after, limit)

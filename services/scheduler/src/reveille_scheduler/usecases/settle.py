@@ -1,0 +1,98 @@
+"""Write the end of attempts: their outcome, and when a failed one is tried again."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime
+
+from reveille_runtime.crash import crash_point
+from reveille_runtime.db import Database
+from reveille_runtime.lease import Lease, LeaseLost
+from reveille_scheduler import crash_points
+from reveille_scheduler.domain.job import Job
+from reveille_scheduler.domain.occurrence import Claim, Ending
+from reveille_scheduler.domain.retrying import next_after_give_back, next_retry
+from reveille_scheduler.domain.states import ExecutionState
+from reveille_scheduler.store import executions, jobs
+from reveille_scheduler.store.executions import Settlement
+from reveille_scheduler.usecases.trace import Tracing
+
+
+@dataclass(frozen=True, slots=True)
+class Ended:
+    """An attempt that ended."""
+
+    claim: Claim
+    ending: Ending
+
+
+class Settle:
+    """Settles a batch of attempts; the one whose lease was lost gets `LeaseLost`."""
+
+    def __init__(self, database: Database, tracing: Tracing) -> None:
+        self._database = database
+        self._tracing = tracing
+
+    async def __call__(self, batch: Sequence[Ended]) -> Sequence[Exception | None]:
+        """Write the batch in one statement."""
+        now = await self._database.now()
+        async with self._database.transaction() as tx:
+            known = await jobs.by_name(tx, {each.claim.job_name for each in batch})
+            give_backs = await executions.give_backs(
+                tx, [each.claim.id for each in batch if each.ending.given_back]
+            )
+            settlements = [
+                _settlement(each, known[each.claim.job_name], now, give_backs.get(each.claim.id, 0))
+                for each in batch
+            ]
+            written = await executions.settle(tx, settlements)
+        crash_point(crash_points.AFTER_SETTLE)
+        answers: list[Exception | None] = []
+        for settlement, ended in zip(settlements, batch, strict=True):
+            claim, span = ended.claim, written.get(ended.claim.id)
+            if span is None:
+                answers.append(LeaseLost(settlement.lease))
+                continue
+            if settlement.next_retry_at is None:
+                self._tracing.settled(
+                    claim.carrier,
+                    claim.job_name,
+                    claim.plan_time,
+                    span.start,
+                    span.end,
+                    outcome=settlement.ending.state.value,
+                    reason=settlement.ending.reason,
+                )
+            answers.append(None)
+        return answers
+
+
+def _settlement(ended: Ended, job: Job, now: datetime, given_back_before: int) -> Settlement:
+    claim, ending = ended.claim, ended.ending
+    lease = Lease(claim.id, claim.token)
+    if ending.state is not ExecutionState.FAILED:
+        return Settlement(lease, ending, None)
+    if ending.given_back:
+        retry = next_after_give_back(
+            now=now,
+            plan_time=claim.plan_time,
+            give_backs=given_back_before + 1,
+            deadline=job.retry_deadline,
+        )
+    else:
+        retry = next_retry(
+            now=now,
+            plan_time=claim.plan_time,
+            attempt=claim.attempt,
+            max_attempts=job.max_attempts,
+            backoff=job.retry_backoff,
+            deadline=job.retry_deadline,
+        )
+    if retry is None and (ending.given_back or claim.attempt < job.max_attempts):
+        ending = replace(
+            ending,
+            reason="retry_deadline",
+            message=f"not tried again, its retry deadline has passed: {ending.message}",
+        )
+    return Settlement(lease, ending, retry)

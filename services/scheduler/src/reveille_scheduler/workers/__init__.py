@@ -1,0 +1,1 @@
+"""Loops that plan, hand over, renew and take over occurrences."""
