@@ -85,6 +85,11 @@ def problems(job: Job, handlers: Collection[str], renewal: timedelta) -> list[Pr
         "heartbeat_interval",
         "must be at most a third of stale_timeout",
     )
+    demand(
+        job.heartbeat_interval >= renewal,
+        "heartbeat_interval",
+        f"is below what this scheduler keeps: {renewal.total_seconds():g} s",
+    )
     demand(1 <= job.max_attempts <= MOST_ATTEMPTS, "max_attempts", f"must be 1 to {MOST_ATTEMPTS}")
     demand(len(job.retry_backoff) <= MOST_ATTEMPTS, "retry_backoff", "has too many entries")
     for index, wait in enumerate(job.retry_backoff):
