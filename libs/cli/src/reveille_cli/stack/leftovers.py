@@ -7,6 +7,8 @@ other ports. Agent processes carry no mark, stay alive, and are taken over by th
 from __future__ import annotations
 
 import os
+import threading
+import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 
@@ -16,6 +18,7 @@ from reveille_cli.stack.datadir import DataDir
 from reveille_cli.stack.plan import MARKER_VARIABLE
 
 STOP_GRACE = 15.0
+_PAUSE = 0.05
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,13 +58,28 @@ def stop_leftovers(leftovers: list[Leftover], grace: float = STOP_GRACE) -> None
             process.terminate()
         except psutil.NoSuchProcess:
             continue
-    _, alive = psutil.wait_procs(processes, timeout=grace)
+    alive = _wait_for(processes, grace)
     for process in alive:
         try:
             process.kill()
         except psutil.NoSuchProcess:
             continue
-    psutil.wait_procs(alive, timeout=grace)
+    _wait_for(alive, grace)
+
+
+def _wait_for(processes: list[psutil.Process], timeout: float) -> list[psutil.Process]:
+    """Wait until they have ended, reaped or not: their new parent may never reap them."""
+    deadline, pause = time.monotonic() + timeout, threading.Event()
+    while (alive := [item for item in processes if _runs(item)]) and time.monotonic() < deadline:
+        pause.wait(_PAUSE)
+    return alive
+
+
+def _runs(process: psutil.Process) -> bool:
+    try:
+        return process.is_running() and process.status() != psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess:
+        return False
 
 
 def _mark(environment: Mapping[str, str]) -> str:
