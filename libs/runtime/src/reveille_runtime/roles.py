@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 import base64
 import hashlib
 import hmac
 import os
+import random
 from collections.abc import Mapping, Sequence
 from importlib import resources
 
@@ -15,6 +17,14 @@ from reveille_runtime.schemas import Schema
 
 MIGRATOR = "reveille_migrator"
 _ITERATIONS = 4096
+_ATTEMPTS = 10
+# "tuple concurrently updated" has no state of its own but the general internal error.
+_MET_ANOTHER = (
+    asyncpg.InternalServerError,
+    asyncpg.UniqueViolationError,
+    asyncpg.DuplicateObjectError,
+    asyncpg.DeadlockDetectedError,
+)
 
 
 def scram_verifier(password: str, salt: bytes | None = None) -> str:
@@ -37,13 +47,29 @@ async def apply_roles(
 
     A role for which no password is given keeps the one it has.
     """
-    async with connection.transaction():
-        await connection.execute(
-            "SELECT pg_advisory_xact_lock(hashtextextended('reveille.roles', 0))"
-        )
-        await _run(connection, "cluster_roles.sql", "", passwords.get(MIGRATOR))
-        for schema in schemas:
-            await _run(connection, "schema_roles.sql", schema.name, passwords.get(schema.app))
+    for attempt in range(1, _ATTEMPTS + 1):
+        try:
+            async with connection.transaction():
+                await _apply(connection, schemas, passwords)
+        except _MET_ANOTHER:
+            # Roles belong to the server, locks to a database: a migrator of another database may
+            # have changed the same role. Everything here may be done again.
+            if attempt == _ATTEMPTS:
+                raise
+            await asyncio.sleep(attempt * random.uniform(0.05, 0.15))  # noqa: S311 - not a secret
+        else:
+            return
+
+
+async def _apply(
+    connection: asyncpg.Connection[asyncpg.Record],
+    schemas: Sequence[Schema],
+    passwords: Mapping[str, str],
+) -> None:
+    await connection.execute("SELECT pg_advisory_xact_lock(hashtextextended('reveille.roles', 0))")
+    await _run(connection, "cluster_roles.sql", "", passwords.get(MIGRATOR))
+    for schema in schemas:
+        await _run(connection, "schema_roles.sql", schema.name, passwords.get(schema.app))
 
 
 async def _run(

@@ -1,0 +1,177 @@
+"""Desired state of another service: send what is, until it is there.
+
+A row carries `revision`, raised by each change, and `synced_revision`. The relay sends the current
+state of rows where they differ, and writes back the revision it sent by compare-and-set; a change
+made meanwhile leaves the row different and is sent again. The same query is the reconcile. The
+receiver ignores older revisions and keeps tombstones.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Collection, Sequence
+from typing import Generic, Protocol, TypeVar
+from uuid import UUID
+
+import grpc
+
+from reveille_runtime import logs
+from reveille_runtime.backoff import Backoff
+from reveille_runtime.errors import Unavailable
+from reveille_runtime.sqlstate import is_transient
+
+_log = logs.get_logger(__name__)
+_START = UUID(int=0)
+_OUTAGE = Backoff(first=0.5, longest=30.0)
+
+
+class DesiredRow(Protocol):
+    """The state of one row, as it shall be at the receiver."""
+
+    @property
+    def id(self) -> UUID:
+        """The row's id, here and at the receiver."""
+        ...
+
+    @property
+    def revision(self) -> int:
+        """Raised by each change; the receiver keeps the highest it has seen."""
+        ...
+
+
+RowT = TypeVar("RowT", bound=DesiredRow)
+
+
+class Relay(Generic[RowT]):
+    """Sends rows of one kind to one receiver.
+
+    `pending(after, limit)` gives rows that differ, with an id above `after`, by id; `load(ids)`
+    gives those of the named rows that differ; `push(rows)` sends them and returns the ids that the
+    receiver has taken; `mark(ids, revisions)` sets synced_revision of rows whose revision is still
+    the one sent. One process never has two pushes of one row under way. `step` fits a Loop: it
+    returns 0 while there is more to send and a growing pause while the receiver is away.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        *,
+        pending: Callable[[UUID, int], Awaitable[Sequence[RowT]]],
+        load: Callable[[Sequence[UUID]], Awaitable[Sequence[RowT]]],
+        push: Callable[[Sequence[RowT]], Awaitable[Collection[UUID]]],
+        mark: Callable[[Sequence[UUID], Sequence[int]], Awaitable[None]],
+        batch: int = 200,
+    ) -> None:
+        self.name = name
+        self._pending = pending
+        self._load = load
+        self._push = push
+        self._mark = mark
+        self._batch = batch
+        # Held from reading a row's state until the row is in `_under_way`.
+        self._choosing = asyncio.Lock()
+        self._under_way: dict[UUID, asyncio.Event] = {}
+        self._after = _START
+        self._outages = 0
+
+    async def step(self) -> float | None:
+        """Send one batch. Rows the receiver does not take are passed over until the next round."""
+        async with self._choosing:
+            found = await self._pending(self._after, self._batch)
+            rows = [row for row in found if row.id not in self._under_way]
+            done = self._reserve(rows)
+        # On by id, whatever happens now: rows that are refused never stand in the others' way.
+        full = len(found) == self._batch
+        self._after = found[-1].id if full else _START
+        try:
+            await self._send(rows)
+        except Exception as error:
+            if not _is_outage(error):
+                raise
+            return self._outage(error)
+        finally:
+            self._release(rows, done)
+        self._outages = 0
+        return 0.0 if full else None
+
+    async def push_now(self, row_id: UUID, timeout: float = 2.0) -> bool:
+        """Send one row before its caller is answered; False when the relay has to go on with it."""
+        try:
+            async with asyncio.timeout(timeout):
+                return await self._push_one(row_id)
+        except Exception as error:
+            if not _is_outage(error):
+                raise
+            _log.info(
+                "A row will be sent later.",
+                action="relay.push_deferred",
+                relay=self.name,
+                id=str(row_id),
+                cause=type(error).__name__,
+            )
+            return False
+
+    async def _push_one(self, row_id: UUID) -> bool:
+        while True:
+            async with self._choosing:
+                earlier = self._under_way.get(row_id)
+                if earlier is None:
+                    rows = await self._load([row_id])
+                    done = self._reserve(rows)
+                    break
+            await earlier.wait()
+        try:
+            # Nothing to send means that it is there already.
+            return not rows or row_id in await self._send(rows)
+        finally:
+            self._release(rows, done)
+
+    async def _send(self, rows: Sequence[RowT]) -> Collection[UUID]:
+        if not rows:
+            return ()
+        taken = frozenset(await self._push(rows))
+        synced = [row for row in rows if row.id in taken]
+        if synced:
+            await self._mark([row.id for row in synced], [row.revision for row in synced])
+        if len(synced) < len(rows):
+            _log.warning(
+                "The receiver did not take some rows.",
+                action="relay.refused",
+                relay=self.name,
+                ids=[str(row.id) for row in rows if row.id not in taken][:10],
+                refused=len(rows) - len(synced),
+            )
+        return taken
+
+    def _reserve(self, rows: Sequence[RowT]) -> asyncio.Event:
+        done = asyncio.Event()
+        for row in rows:
+            self._under_way[row.id] = done
+        return done
+
+    def _release(self, rows: Sequence[RowT], done: asyncio.Event) -> None:
+        for row in rows:
+            del self._under_way[row.id]
+        done.set()
+
+    def _outage(self, error: Exception) -> float:
+        self._outages += 1
+        if self._outages == 1:
+            _log.warning(
+                "The receiver is away; what it lacks will be sent when it is back.",
+                action="relay.outage",
+                relay=self.name,
+                cause=type(error).__name__,
+            )
+        # The rows that were not sent come first again.
+        self._after = _START
+        return _OUTAGE.delay(self._outages, self.name)
+
+
+def _is_outage(error: Exception) -> bool:
+    if isinstance(error, grpc.aio.AioRpcError):
+        return error.code() in {
+            grpc.StatusCode.UNAVAILABLE,
+            grpc.StatusCode.DEADLINE_EXCEEDED,
+        }
+    return isinstance(error, Unavailable) or is_transient(error)
