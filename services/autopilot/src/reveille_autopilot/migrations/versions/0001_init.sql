@@ -109,6 +109,7 @@ CREATE TABLE rule_versions (
     CONSTRAINT rule_versions_sequence_key UNIQUE (autopilot_id, sequence)
 );
 REVOKE UPDATE, DELETE, TRUNCATE ON rule_versions FROM reveille_autopilot_app;
+COMMENT ON TABLE rule_versions IS 'append-only: what was published is never edited';
 
 -- Every run: the intent, frozen at admission, and its one outcome. Rows are never replaced; a run
 -- that was given up only hands back its slot (planned_at, delivery_id) for a clean one.
