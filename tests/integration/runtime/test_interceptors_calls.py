@@ -297,8 +297,11 @@ async def test_a_database_that_is_away_is_unavailable_and_no_bug(
     assert [entry["action"] for entry in logged] == ["rpc.unavailable"]
 
 
-async def test_a_bug_is_logged_once_with_the_id_the_caller_got(rig: Rig) -> None:
-    rig.agents.raises = lambda: RuntimeError("the secret cause")
+@pytest.mark.parametrize(
+    "bug", [RuntimeError("the secret cause"), FileNotFoundError(2, "secret", "/some/file")]
+)
+async def test_a_bug_is_logged_once_with_the_id_the_caller_got(rig: Rig, bug: Exception) -> None:
+    rig.agents.raises = lambda: bug
 
     with capture_logs() as logged, pytest.raises(DomainError) as received:
         await rig.get(rig.member())

@@ -5,6 +5,8 @@ from __future__ import annotations
 import base64
 import json
 import os
+import threading
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -12,11 +14,12 @@ import pytest
 from google.protobuf.json_format import ParseDict
 from opentelemetry.exporter.otlp.proto.common.trace_encoder import encode_spans
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
+from opentelemetry.sdk.trace import ReadableSpan
 from opentelemetry.sdk.trace.export import SpanExportResult
 
 from reveille_runtime import carrier
 from reveille_runtime.otlp_file import OtlpFileSpanExporter, traces_file
-from reveille_runtime.telemetry import Telemetry
+from reveille_runtime.telemetry import EXPORT_DELAY_MS, Telemetry
 from reveille_testkit.rpc import SpanLog
 
 
@@ -109,6 +112,29 @@ def test_each_export_is_one_line_and_holds_all_of_the_request(tmp_path: Path) ->
 
 def _base64(raw: bytes) -> str:
     return base64.b64encode(raw).decode()
+
+
+def test_a_killed_process_loses_only_what_had_just_ended(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    written = threading.Event()
+    export = OtlpFileSpanExporter.export
+
+    def noted(self: OtlpFileSpanExporter, spans: Sequence[ReadableSpan]) -> SpanExportResult:
+        result = export(self, spans)
+        written.set()
+        return result
+
+    monkeypatch.setattr(OtlpFileSpanExporter, "export", noted)
+    telemetry = Telemetry.from_env("autopilot", otlp_dir=tmp_path, environ={})
+
+    telemetry.tracer.start_span("a").end()
+
+    # Nobody flushes: the file is what is left after a kill -9.
+    assert written.wait(timeout=10)
+    assert '"a"' in traces_file(tmp_path, "autopilot", os.getpid()).read_text()
+    assert EXPORT_DELAY_MS <= 1000
+    telemetry.shutdown()
 
 
 def test_a_full_disk_is_a_failed_export_and_no_crash(tmp_path: Path) -> None:

@@ -188,6 +188,7 @@ def _outage(error: Exception) -> Unavailable | None:
     if isinstance(error, grpc.aio.AioRpcError):
         remote = from_rpc_error(error)
         return remote if isinstance(remote, Unavailable) else None
-    if is_transient(error):
+    # An OSError with a file's name is about that file, not about a connection.
+    if is_transient(error) and getattr(error, "filename", None) is None:
         return Unavailable("DATABASE_UNAVAILABLE", "the database cannot be reached just now")
     return None
