@@ -1,0 +1,113 @@
+"""What an agent answers: its result file, read without trusting it."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from typing import Any, Never
+
+from reveille_heartbeat.domain.states import IssueState
+
+MAX_BYTES = 1 << 20
+MAX_SUMMARY = 4_000
+# What a feed event may carry of it; the run keeps the whole.
+MAX_EVENT_BYTES = 16_384
+FIELDS = ("summary", "result", "usage", "next_action", "issue_status", "session")
+
+_REPLACEMENT = "\ufffd"
+
+
+class BadAnswer(Exception):
+    """The result file is there and cannot be used; the message says why, for the agent's author."""
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """A usable result file."""
+
+    summary: str = ""
+    document: bytes = b"{}"
+    issue_status: IssueState | None = None
+
+
+def read_answer(content: bytes) -> Answer:
+    """Read a result file.
+
+    Raises:
+        BadAnswer: it is not a JSON object with fields of the right kinds.
+    """
+    if len(content) > MAX_BYTES:
+        raise BadAnswer(f"the result file is larger than {MAX_BYTES} bytes")
+    try:
+        parsed = json.loads(content.decode("utf-8"), parse_constant=_refuse_constant)
+        document = _storable(parsed)
+    except UnicodeDecodeError:
+        raise BadAnswer("the result file is not UTF-8") from None
+    except RecursionError:
+        raise BadAnswer("the result file is nested too deeply") from None
+    except ValueError as error:
+        raise BadAnswer(f"the result file is not JSON: {error}") from None
+    if not isinstance(document, dict):
+        raise BadAnswer("the result file does not hold a JSON object")
+    return answer_of({name: document[name] for name in FIELDS if name in document})
+
+
+def answer_of(document: dict[str, Any]) -> Answer:
+    """Check a document's fields.
+
+    Raises:
+        BadAnswer: a field is of the wrong kind.
+    """
+    summary = document.get("summary", "")
+    if summary is None:
+        summary = ""
+    if not isinstance(summary, str):
+        raise BadAnswer("summary in the result file is not a text")
+    return Answer(
+        summary=summary[:MAX_SUMMARY],
+        document=_dumped(document),
+        issue_status=_issue_status(document.get("issue_status")),
+    )
+
+
+def for_event(document: bytes | None, summary: str) -> dict[str, Any] | None:
+    """Give what a feed event carries: the whole document, or its summary when it is large."""
+    if document is None:
+        return None
+    if len(document) > MAX_EVENT_BYTES:
+        return {"summary": summary, "truncated": True}
+    loaded: dict[str, Any] = json.loads(document)
+    return loaded
+
+
+def _issue_status(value: object) -> IssueState | None:
+    if value is None:
+        return None
+    known = ", ".join(state.value for state in IssueState)
+    if not isinstance(value, str) or value not in {state.value for state in IssueState}:
+        raise BadAnswer(f"issue_status in the result file is not one of: {known}")
+    return IssueState(value)
+
+
+def _dumped(document: dict[str, Any]) -> bytes:
+    return json.dumps(document, ensure_ascii=False, separators=(",", ":")).encode()
+
+
+def _refuse_constant(name: str) -> Never:
+    raise ValueError(f"{name} is not JSON")
+
+
+def _storable(value: Any) -> Any:
+    """Replace what neither a text column nor jsonb can hold: NUL and lone surrogates."""
+    if isinstance(value, str):
+        if value.isascii() and "\x00" not in value:
+            return value
+        return "".join(
+            _REPLACEMENT if char == "\x00" or "\ud800" <= char <= "\udfff" else char
+            for char in value
+        )
+    if isinstance(value, list):
+        return [_storable(item) for item in value]
+    if isinstance(value, dict):
+        return {_storable(key): _storable(item) for key, item in value.items()}
+    return value

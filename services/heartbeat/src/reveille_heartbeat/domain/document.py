@@ -1,0 +1,101 @@
+"""The payload file: everything an agent gets to read, as one JSON document."""
+
+from __future__ import annotations
+
+import base64
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from reveille_heartbeat.domain.values import Agent, Issue, Payload, Run, Wakeup
+
+
+@dataclass(frozen=True, slots=True)
+class Joined:
+    """A wake that was joined to this one: it says something, too."""
+
+    wakeup: Wakeup
+    prompt: str
+    payload: Payload
+
+
+def build(
+    *,
+    run: Run,
+    wakeup: Wakeup,
+    prompt: str,
+    agent: Agent,
+    issue: Issue | None,
+    payload: Payload,
+    body: bytes,
+    body_path: str,
+    joined: Sequence[Joined] = (),
+) -> dict[str, Any]:
+    """Put the document together; `body` is the payload's, wherever it came from."""
+    return {
+        "run_id": str(run.run_id),
+        "attempt": run.attempt,
+        "wakeup_id": str(wakeup.wakeup_id),
+        "workspace_id": str(run.workspace_id),
+        "agent": {"agent_id": str(agent.agent_id), "name": agent.name, "adapter": agent.adapter},
+        "wake": {
+            "source": wakeup.source.value,
+            "reason": wakeup.wake_reason,
+            "title": wakeup.title,
+            "prompt": prompt,
+        },
+        "issue": None if issue is None else _issue(issue),
+        "context": {
+            "originator": wakeup.originator_user_id,
+            "accountable": wakeup.accountable_user_id,
+            "responsible": run.responsible_user_id,
+            "occurrence_key": wakeup.occurrence_key or "",
+            "autopilot_run_id": wakeup.autopilot_run_id,
+        },
+        "trace": {"traceparent": run.agent_carrier.get("traceparent", "")},
+        "payload": _payload(payload, body),
+        "payload_file": body_path,
+        "joined": [
+            {
+                "wakeup_id": str(each.wakeup.wakeup_id),
+                "reason": each.wakeup.wake_reason,
+                "title": each.wakeup.title,
+                "prompt": each.prompt,
+                "payload": _payload(each.payload, each.payload.body),
+            }
+            for each in joined
+        ],
+    }
+
+
+def dump(document: Mapping[str, Any]) -> bytes:
+    """Write the document; a lone surrogate in a sender's JSON stays an escape."""
+    return json.dumps(document, ensure_ascii=True, indent=1).encode()
+
+
+def _issue(issue: Issue) -> dict[str, Any]:
+    return {
+        "issue_id": str(issue.issue_id),
+        "identifier": issue.identifier,
+        "title": issue.title,
+        "description": issue.description,
+        "status": issue.status.value,
+    }
+
+
+def _payload(payload: Payload, body: bytes) -> dict[str, Any]:
+    """Show the body parsed when it is JSON, as text when it is text, else in base64."""
+    shown: dict[str, Any] = {"content_type": payload.content_type, "facts": dict(payload.facts)}
+    if payload.delivery_id:
+        shown["delivery_id"] = payload.delivery_id
+    if not body:
+        return shown
+    try:
+        text = body.decode("utf-8")
+    except UnicodeDecodeError:
+        return {**shown, "body_base64": base64.b64encode(body).decode("ascii")}
+    try:
+        return {**shown, "body": json.loads(text)}
+    except (ValueError, RecursionError):
+        return {**shown, "body_text": text}

@@ -1,0 +1,64 @@
+"""Secrets in an agent's output and settings, blanked out.
+
+A blanked secret keeps its length, so that a byte offset into the stored log is one into the file.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+MASK = "*"
+# Shorter values would blank out ordinary words.
+MIN_SECRET = 6
+_SECRET_NAME = re.compile(r"(?i)(token|secret|passw|password|credential|api_?key|private_?key)")
+
+
+def is_secret_name(name: str) -> bool:
+    """Tell whether a variable of this name holds something nobody should read."""
+    return _SECRET_NAME.search(name) is not None
+
+
+def secrets_of(env: Mapping[str, str]) -> list[str]:
+    """Give the secret values of an environment."""
+    return [
+        value for name, value in env.items() if is_secret_name(name) and len(value) >= MIN_SECRET
+    ]
+
+
+def masked_config(config: Mapping[str, Any]) -> dict[str, Any]:
+    """Give an adapter's settings as anybody may see them."""
+    shown = dict(config)
+    env = config.get("env")
+    if isinstance(env, Mapping):
+        shown["env"] = {
+            name: MASK * 8 if is_secret_name(str(name)) else value for name, value in env.items()
+        }
+    return shown
+
+
+class Redactor:
+    """Blanks out a set of secrets in a byte stream that comes in pieces."""
+
+    def __init__(self, secrets: Sequence[str]) -> None:
+        needles = sorted({secret.encode() for secret in secrets if len(secret) >= MIN_SECRET})
+        # The longest first: one secret may begin with another.
+        self._needles = tuple(sorted(needles, key=len, reverse=True))
+
+    def redact(self, data: bytes) -> bytes:
+        """Blank out every whole secret."""
+        for needle in self._needles:
+            if needle in data:
+                data = data.replace(needle, MASK.encode() * len(needle))
+        return data
+
+    def safe_length(self, data: bytes) -> int:
+        """Tell how much of the data can be passed on: its end may be the beginning of a secret."""
+        held = 0
+        for needle in self._needles:
+            for length in range(min(len(needle) - 1, len(data)), held, -1):
+                if data.endswith(needle[:length]):
+                    held = length
+                    break
+        return len(data) - held

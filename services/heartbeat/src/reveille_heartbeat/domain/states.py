@@ -1,0 +1,88 @@
+"""The three state machines of heartbeat, each with its one transition table.
+
+The tables are drawn in `docs/states.md` and repeated as CHECK constraints; a test holds the three
+against each other. States move by compare-and-set only.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from enum import StrEnum
+
+
+class WakeupState(StrEnum):
+    """Where a wakeup stands."""
+
+    QUEUED = "queued"
+    DEFERRED = "deferred"
+    CLAIMED = "claimed"
+    COALESCED = "coalesced"
+    SKIPPED = "skipped"
+    COMPLETED = "completed"
+    FAILED = "failed"
+    CANCELLED = "cancelled"
+
+
+class RunState(StrEnum):
+    """Where an attempt stands."""
+
+    QUEUED = "queued"
+    RUNNING = "running"
+    SUCCEEDED = "succeeded"
+    FAILED = "failed"
+    CANCELLED = "cancelled"
+    TIMED_OUT = "timed_out"
+
+
+class IssueState(StrEnum):
+    """Where an issue stands."""
+
+    BACKLOG = "backlog"
+    TODO = "todo"
+    IN_PROGRESS = "in_progress"
+    IN_REVIEW = "in_review"
+    BLOCKED = "blocked"
+    DONE = "done"
+    CANCELLED = "cancelled"
+
+
+_W = WakeupState
+WAKEUP_INITIAL = frozenset({_W.QUEUED, _W.DEFERRED, _W.COALESCED, _W.SKIPPED, _W.CANCELLED})
+WAKEUP_TRANSITIONS: Mapping[WakeupState, frozenset[WakeupState]] = {
+    _W.QUEUED: frozenset({_W.CLAIMED, _W.SKIPPED, _W.FAILED, _W.CANCELLED}),
+    _W.DEFERRED: frozenset({_W.QUEUED, _W.SKIPPED, _W.CANCELLED}),
+    _W.CLAIMED: frozenset({_W.COMPLETED, _W.FAILED, _W.CANCELLED}),
+    _W.COALESCED: frozenset({_W.COMPLETED, _W.FAILED, _W.CANCELLED}),
+    _W.SKIPPED: frozenset(),
+    _W.COMPLETED: frozenset(),
+    _W.FAILED: frozenset(),
+    _W.CANCELLED: frozenset(),
+}
+WAKEUP_TERMINAL = frozenset({_W.SKIPPED, _W.COMPLETED, _W.FAILED, _W.CANCELLED})
+
+_R = RunState
+RUN_INITIAL = frozenset({_R.QUEUED})
+RUN_TRANSITIONS: Mapping[RunState, frozenset[RunState]] = {
+    _R.QUEUED: frozenset({_R.RUNNING, _R.CANCELLED}),
+    _R.RUNNING: frozenset({_R.SUCCEEDED, _R.FAILED, _R.TIMED_OUT, _R.CANCELLED}),
+    _R.SUCCEEDED: frozenset(),
+    _R.FAILED: frozenset(),
+    _R.CANCELLED: frozenset(),
+    _R.TIMED_OUT: frozenset(),
+}
+RUN_TERMINAL = frozenset({_R.SUCCEEDED, _R.FAILED, _R.CANCELLED, _R.TIMED_OUT})
+
+_I = IssueState
+_OPEN_ENDS = frozenset({_I.DONE, _I.CANCELLED})
+ISSUE_INITIAL = frozenset({_I.BACKLOG, _I.TODO})
+ISSUE_TRANSITIONS: Mapping[IssueState, frozenset[IssueState]] = {
+    _I.BACKLOG: frozenset({_I.TODO, _I.IN_PROGRESS, _I.CANCELLED}),
+    _I.TODO: frozenset({_I.BACKLOG, _I.IN_PROGRESS, _I.IN_REVIEW, _I.BLOCKED, *_OPEN_ENDS}),
+    _I.IN_PROGRESS: frozenset({_I.TODO, _I.IN_REVIEW, _I.BLOCKED, *_OPEN_ENDS}),
+    _I.IN_REVIEW: frozenset({_I.TODO, _I.IN_PROGRESS, _I.BLOCKED, *_OPEN_ENDS}),
+    _I.BLOCKED: frozenset({_I.TODO, _I.IN_PROGRESS, _I.IN_REVIEW, *_OPEN_ENDS}),
+    # A reopened issue is a new piece of work; what its first end decided stays decided.
+    _I.DONE: frozenset({_I.TODO}),
+    _I.CANCELLED: frozenset({_I.TODO}),
+}
+ISSUE_TERMINAL = _OPEN_ENDS

@@ -1,0 +1,211 @@
+"""The things heartbeat knows, as values: workspaces, agents, issues, wakes and attempts."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from enum import StrEnum
+from typing import Any
+from uuid import UUID
+
+from reveille_heartbeat.domain.reasons import Reason
+from reveille_heartbeat.domain.states import IssueState, RunState, WakeupState
+
+Carrier = Mapping[str, str]
+
+
+class WakeupSource(StrEnum):
+    """Where the wish to wake an agent came from."""
+
+    AUTOMATION = "automation"
+    ON_DEMAND = "on_demand"
+    ASSIGNMENT = "assignment"
+
+
+class InvocationRule(StrEnum):
+    """Who may wake an agent besides its owner."""
+
+    PRIVATE = "private"
+    WORKSPACE = "workspace"
+    MEMBERS = "members"
+
+
+class LogStream(StrEnum):
+    """Which output of an agent."""
+
+    STDOUT = "stdout"
+    STDERR = "stderr"
+
+
+@dataclass(frozen=True, slots=True)
+class Workspace:
+    """The copy of a workspace."""
+
+    workspace_id: UUID
+    issue_prefix: str
+    default_responsible_user_id: str
+
+
+@dataclass(frozen=True, slots=True)
+class Agent:
+    """What can be woken."""
+
+    agent_id: UUID
+    workspace_id: UUID
+    name: str
+    adapter: str
+    adapter_config: Mapping[str, Any]
+    owner_user_id: str
+    invocation_rule: InvocationRule
+    invocation_user_ids: tuple[str, ...]
+    max_concurrent_runs: int
+    run_timeout: timedelta
+    idle_timeout: timedelta
+    created_at: datetime
+    runtime_id: UUID | None
+    runtime_present: bool
+    # Derived when read: a run never writes to the row that all of them share.
+    busy: bool = False
+    last_run_failed: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Issue:
+    """A piece of work."""
+
+    issue_id: UUID
+    workspace_id: UUID
+    identifier: str
+    title: str
+    description: str
+    status: IssueState
+    priority: int
+    assignee_agent_id: UUID | None
+    responsible_user_id: str
+    occurrence_key: str | None
+    execution_run_id: UUID | None
+    revision: int
+    trace_carrier: Carrier
+    created_at: datetime
+    updated_at: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class Payload:
+    """What an agent gets to read, as it came."""
+
+    content_type: str = ""
+    body: bytes = b""
+    delivery_id: str = ""
+    facts: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Origin:
+    """Who asks, and for whom."""
+
+    occurrence_key: str | None = None
+    originator_user_id: str = ""
+    accountable_user_id: str = ""
+    autopilot_run_id: str = ""
+    trace_carrier: Carrier = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Wish:
+    """A normalised wish to wake an agent; `wakeup_id` is the row it will have."""
+
+    wakeup_id: UUID
+    workspace_id: UUID
+    agent_id: UUID
+    source: WakeupSource
+    wake_reason: str
+    title: str
+    prompt: str
+    issue_id: UUID | None
+    caller: str
+    idempotency_key: str | None
+    origin: Origin
+    payload: Payload
+
+
+@dataclass(frozen=True, slots=True)
+class Wakeup:
+    """A wakeup as recorded."""
+
+    wakeup_id: UUID
+    workspace_id: UUID
+    agent_id: UUID
+    source: WakeupSource
+    wake_reason: str
+    title: str
+    state: WakeupState
+    reason: str
+    message: str
+    issue_id: UUID | None
+    run_id: UUID | None
+    occurrence_key: str | None
+    joined_wakeup_id: UUID | None
+    originator_user_id: str
+    accountable_user_id: str
+    responsible_user_id: str
+    autopilot_run_id: str
+    attempts: int
+    cancel_requested: bool
+    trace_carrier: Carrier
+    created_at: datetime
+    claimed_at: datetime | None
+    finished_at: datetime | None
+
+
+@dataclass(frozen=True, slots=True)
+class ProcessIdentity:
+    """A process that cannot be mistaken for another of the same number, within one place."""
+
+    pid: int
+    start_ticks: int
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """One attempt."""
+
+    run_id: UUID
+    workspace_id: UUID
+    agent_id: UUID
+    wakeup_id: UUID
+    issue_id: UUID | None
+    state: RunState
+    attempt: int
+    retry_of_run_id: UUID | None
+    retry_reason: str
+    reason: str
+    message: str
+    exit_code: int | None
+    summary: str
+    result: bytes | None
+    responsible_user_id: str
+    occupied: bool
+    executor_id: str
+    place: str
+    lease_token: UUID | None
+    lease_expires_at: datetime | None
+    deadline_at: datetime | None
+    idle_deadline_at: datetime | None
+    process: ProcessIdentity | None
+    trace_carrier: Carrier
+    agent_carrier: Carrier
+    created_at: datetime
+    started_at: datetime | None
+    finished_at: datetime | None
+    follow_up_done_at: datetime | None
+    start_by: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class Refusal:
+    """A decision of a rule: the wish goes no further, and why."""
+
+    reason: Reason
+    message: str

@@ -1,0 +1,126 @@
+-- name: find_runs
+-- Runs by id. $1 ids
+SELECT run_id, workspace_id, agent_id, wakeup_id, issue_id, state, attempt, retry_of_run_id, retry_reason,
+    reason, message, exit_code, summary, result, responsible_user_id, occupied, executor_id, place,
+    lease_token, lease_expires_at, deadline_at, idle_deadline_at, process_pid, process_start_ticks,
+    trace_carrier, agent_carrier, created_at, started_at, finished_at, follow_up_done_at, start_by
+FROM runs
+WHERE run_id = ANY($1::uuid[]);
+
+-- name: lock_runs
+-- The level below wakeups. $1 ids
+SELECT run_id, state FROM runs WHERE run_id = ANY($1::uuid[]) ORDER BY run_id FOR NO KEY UPDATE;
+
+-- name: list_runs
+-- A page of a workspace's runs, newest first, without results. $1 workspace, $2 agent (null: all),
+-- $3 wakeup (null: all), $4 states (null: all), $5 id before which it starts (null: newest),
+-- $6 limit
+SELECT run_id, workspace_id, agent_id, wakeup_id, issue_id, state, attempt, retry_of_run_id,
+    retry_reason, reason, message, exit_code, summary, NULL::bytea AS result, responsible_user_id,
+    occupied, executor_id, place, lease_token, lease_expires_at, deadline_at, idle_deadline_at,
+    process_pid, process_start_ticks, trace_carrier, agent_carrier, created_at, started_at,
+    finished_at, follow_up_done_at, start_by
+FROM runs
+WHERE workspace_id = $1
+    AND ($2::uuid IS NULL OR agent_id = $2)
+    AND ($3::uuid IS NULL OR wakeup_id = $3)
+    AND ($4::text[] IS NULL OR state = ANY($4))
+    AND ($5::uuid IS NULL OR run_id < $5)
+ORDER BY run_id DESC
+LIMIT $6;
+
+-- name: runs_of_wakeup
+-- The attempts of a wakeup, newest first. $1 wakeup
+SELECT run_id, workspace_id, agent_id, wakeup_id, issue_id, state, attempt, retry_of_run_id, retry_reason,
+    reason, message, exit_code, summary, result, responsible_user_id, occupied, executor_id, place,
+    lease_token, lease_expires_at, deadline_at, idle_deadline_at, process_pid, process_start_ticks,
+    trace_carrier, agent_carrier, created_at, started_at, finished_at, follow_up_done_at, start_by
+FROM runs WHERE wakeup_id = $1 ORDER BY attempt DESC;
+
+-- name: runs_of_issue
+-- The newest attempts on an issue. $1 issue, $2 limit
+SELECT run_id, workspace_id, agent_id, wakeup_id, issue_id, state, attempt, retry_of_run_id, retry_reason,
+    reason, message, exit_code, summary, result, responsible_user_id, occupied, executor_id, place,
+    lease_token, lease_expires_at, deadline_at, idle_deadline_at, process_pid, process_start_ticks,
+    trace_carrier, agent_carrier, created_at, started_at, finished_at, follow_up_done_at, start_by
+FROM runs WHERE issue_id = $1 ORDER BY run_id DESC LIMIT $2;
+
+-- name: runs_of_agent
+-- The newest attempts of an agent. $1 agent, $2 limit
+SELECT run_id, workspace_id, agent_id, wakeup_id, issue_id, state, attempt, retry_of_run_id, retry_reason,
+    reason, message, exit_code, summary, result, responsible_user_id, occupied, executor_id, place,
+    lease_token, lease_expires_at, deadline_at, idle_deadline_at, process_pid, process_start_ticks,
+    trace_carrier, agent_carrier, created_at, started_at, finished_at, follow_up_done_at, start_by
+FROM runs WHERE agent_id = $1 ORDER BY run_id DESC LIMIT $2;
+
+-- name: renew_leases
+-- Fenced by id and token alone. $1 runs, $2 tokens, $3 lease (interval)
+UPDATE runs r
+SET lease_expires_at = clock() + $3::interval
+FROM unnest($1::uuid[], $2::uuid[]) AS l (run_id, token)
+WHERE r.run_id = l.run_id AND r.lease_token = l.token
+RETURNING r.run_id;
+
+-- name: record_process
+-- Which process it is, before that process may start the agent. No row: the lease is lost, or the
+-- run has ended, and the agent must not start. $1 run, $2 token, $3 pid, $4 start ticks
+UPDATE runs
+SET process_pid = $3, process_start_ticks = $4, event_seq = event_seq + 1
+WHERE run_id = $1 AND lease_token = $2 AND finished_at IS NULL
+RETURNING event_seq;
+
+-- name: extend_idle
+-- It was heard of, so long ago. $1 run, $2 token, $3 seconds since its last sign of life
+UPDATE runs r
+SET idle_deadline_at = clock() - make_interval(secs => $3) + a.idle_timeout
+FROM agents a
+WHERE r.run_id = $1 AND r.lease_token = $2 AND a.agent_id = r.agent_id
+    AND r.idle_deadline_at IS NOT NULL AND r.finished_at IS NULL;
+
+-- name: settle_run
+-- The one terminal write of an attempt's owner. No row: the lease is lost, or somebody ended the
+-- run before, and this result comes too late. $1 run, $2 token, $3 state, $4 reason,
+-- $5 message, $6 exit code, $7 summary, $8 result
+UPDATE runs
+SET state = $3, reason = $4, message = $5, exit_code = $6, summary = $7, result = $8,
+    finished_at = clock(), event_seq = event_seq + 1
+WHERE run_id = $1 AND lease_token = $2 AND finished_at IS NULL
+RETURNING run_id, workspace_id, agent_id, wakeup_id, issue_id, state, attempt, retry_of_run_id, retry_reason,
+    reason, message, exit_code, summary, result, responsible_user_id, occupied, executor_id, place,
+    lease_token, lease_expires_at, deadline_at, idle_deadline_at, process_pid, process_start_ticks,
+    trace_carrier, agent_carrier, created_at, started_at, finished_at, follow_up_done_at, start_by, event_seq;
+
+-- name: end_running_run
+-- Any replica may end a run; whoever holds it then sees to its process and its follow-up.
+-- $1 run, $2 state, $3 reason, $4 message
+UPDATE runs
+SET state = $2, reason = $3, message = $4, finished_at = clock(), event_seq = event_seq + 1
+WHERE run_id = $1 AND state = 'running'
+RETURNING run_id, workspace_id, agent_id, wakeup_id, issue_id, state, attempt, retry_of_run_id, retry_reason,
+    reason, message, exit_code, summary, result, responsible_user_id, occupied, executor_id, place,
+    lease_token, lease_expires_at, deadline_at, idle_deadline_at, process_pid, process_start_ticks,
+    trace_carrier, agent_carrier, created_at, started_at, finished_at, follow_up_done_at, start_by, event_seq;
+
+-- name: note_event
+-- A fact about a run its caller holds. No row: the lease is lost. $1 run, $2 token
+UPDATE runs SET event_seq = event_seq + 1
+WHERE run_id = $1 AND lease_token = $2
+RETURNING event_seq;
+
+-- name: finish_follow_up
+-- The slot, the issue and the lease are given back. No row: somebody else has done it.
+-- $1 run, $2 token
+UPDATE runs
+SET occupied = false, lease_token = NULL, lease_expires_at = NULL, follow_up_done_at = clock()
+WHERE run_id = $1 AND lease_token = $2 AND finished_at IS NOT NULL;
+
+-- name: insert_run_events
+-- The facts of runs, in order. $1 runs, $2 sequence numbers, $3 types, $4 messages, $5 facts
+INSERT INTO run_events (run_id, seq, type, message, facts)
+SELECT e.run_id, e.seq, e.type, e.message, e.facts
+FROM unnest($1::uuid[], $2::integer[], $3::text[], $4::text[], $5::jsonb[])
+    AS e (run_id, seq, type, message, facts);
+
+-- name: run_events
+-- What happened in a run. $1 run
+SELECT seq, type, message, facts, created_at FROM run_events WHERE run_id = $1 ORDER BY seq;

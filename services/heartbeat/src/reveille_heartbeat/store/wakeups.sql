@@ -1,0 +1,190 @@
+-- name: insert_wakeups
+-- Every wish leaves a row. One whose idempotency key is taken is missing in the answer.
+-- $1 ids, $2 workspaces, $3 agents, $4 sources, $5 wake reasons, $6 titles, $7 issues,
+-- $8 states, $9 reasons, $10 messages, $11 callers, $12 idempotency keys, $13 occurrence keys,
+-- $14 originators, $15 accountable users, $16 responsible users, $17 autopilot runs,
+-- $18 joined wakeups, $19 runs, $20 carriers, $21 whether each is settled at birth
+INSERT INTO wakeup_requests (wakeup_id, workspace_id, agent_id, source, wake_reason, title,
+    issue_id, state, reason, message, caller, idempotency_key, occurrence_key, originator_user_id,
+    accountable_user_id, responsible_user_id, autopilot_run_id, joined_wakeup_id, run_id, attempts,
+    trace_carrier, finished_at)
+SELECT w.wakeup_id, w.workspace_id, w.agent_id, w.source, w.wake_reason, w.title, w.issue_id,
+    w.state, w.reason, w.message, w.caller, w.idempotency_key, w.occurrence_key,
+    w.originator_user_id, w.accountable_user_id, w.responsible_user_id, w.autopilot_run_id,
+    w.joined_wakeup_id, w.run_id, (w.run_id IS NOT NULL)::integer, w.trace_carrier,
+    CASE WHEN w.settled THEN clock() END
+FROM unnest($1::uuid[], $2::uuid[], $3::uuid[], $4::text[], $5::text[], $6::text[], $7::uuid[],
+    $8::text[], $9::text[], $10::text[], $11::text[], $12::text[], $13::text[], $14::text[],
+    $15::text[], $16::text[], $17::text[], $18::uuid[], $19::uuid[], $20::jsonb[],
+    $21::boolean[])
+    AS w (wakeup_id, workspace_id, agent_id, source, wake_reason, title, issue_id, state, reason,
+        message, caller, idempotency_key, occurrence_key, originator_user_id, accountable_user_id,
+        responsible_user_id, autopilot_run_id, joined_wakeup_id, run_id, trace_carrier, settled)
+ON CONFLICT (workspace_id, caller, idempotency_key) WHERE idempotency_key IS NOT NULL DO NOTHING
+RETURNING wakeup_id;
+
+-- name: insert_payloads
+-- What the agents get to read. $1 wakeups, $2 prompts, $3 content types, $4 bodies,
+-- $5 deliveries, $6 facts
+INSERT INTO wakeup_payloads (wakeup_id, prompt, content_type, body, delivery_id, facts)
+SELECT p.wakeup_id, p.prompt, p.content_type, p.body, p.delivery_id, p.facts
+FROM unnest($1::uuid[], $2::text[], $3::text[], $4::bytea[], $5::text[], $6::jsonb[])
+    AS p (wakeup_id, prompt, content_type, body, delivery_id, facts);
+
+-- name: find_payloads
+-- What the agent gets to read. $1 wakeups
+SELECT wakeup_id, prompt, content_type, body, delivery_id, facts
+FROM wakeup_payloads
+WHERE wakeup_id = ANY($1::uuid[]);
+
+-- name: find_wakeups
+-- Wakeups by id. $1 ids
+SELECT wakeup_id, workspace_id, agent_id, source, wake_reason, title, state, reason, message, issue_id,
+    run_id, occurrence_key, joined_wakeup_id, originator_user_id, accountable_user_id,
+    responsible_user_id, autopilot_run_id, attempts, cancel_requested_at IS NOT NULL AS cancel_requested,
+    trace_carrier, created_at, claimed_at, finished_at
+FROM wakeup_requests
+WHERE wakeup_id = ANY($1::uuid[]);
+
+-- name: find_by_idempotency_key
+-- What another caller's keys have made. $1 workspaces, $2 callers, $3 keys
+SELECT w.wakeup_id, w.workspace_id, w.caller, w.idempotency_key
+FROM wakeup_requests w
+JOIN unnest($1::uuid[], $2::text[], $3::text[]) AS k (workspace_id, caller, idempotency_key)
+    ON w.workspace_id = k.workspace_id AND w.caller = k.caller
+        AND w.idempotency_key = k.idempotency_key;
+
+-- name: list_wakeups
+-- A page of a workspace's wakeups, newest first. $1 workspace, $2 agent (null: all),
+-- $3 states (null: all), $4 id before which it starts (null: newest), $5 limit
+SELECT wakeup_id, workspace_id, agent_id, source, wake_reason, title, state, reason, message, issue_id,
+    run_id, occurrence_key, joined_wakeup_id, originator_user_id, accountable_user_id,
+    responsible_user_id, autopilot_run_id, attempts, cancel_requested_at IS NOT NULL AS cancel_requested,
+    trace_carrier, created_at, claimed_at, finished_at
+FROM wakeup_requests
+WHERE workspace_id = $1
+    AND ($2::uuid IS NULL OR agent_id = $2)
+    AND ($3::text[] IS NULL OR state = ANY($3))
+    AND ($4::uuid IS NULL OR wakeup_id < $4)
+ORDER BY wakeup_id DESC
+LIMIT $5;
+
+-- name: find_joinable
+-- Wakes without a key that no attempt has taken up: another of their agent and issue may join.
+-- $1 agents
+SELECT wakeup_id, agent_id, issue_id FROM wakeup_requests
+WHERE agent_id = ANY($1::uuid[]) AND state = 'queued' AND occurrence_key IS NULL
+ORDER BY created_at, wakeup_id;
+
+-- name: find_joined
+-- The wakes that one carries with it. $1 wakeup
+SELECT wakeup_id, workspace_id, agent_id, source, wake_reason, title, state, reason, message, issue_id,
+    run_id, occurrence_key, joined_wakeup_id, originator_user_id, accountable_user_id,
+    responsible_user_id, autopilot_run_id, attempts, cancel_requested_at IS NOT NULL AS cancel_requested,
+    trace_carrier, created_at, claimed_at, finished_at
+FROM wakeup_requests
+WHERE joined_wakeup_id = $1 AND state = 'coalesced'
+ORDER BY created_at, wakeup_id;
+
+-- name: lock_wakeups
+-- The level between issues and runs. $1 ids
+SELECT wakeup_id, state FROM wakeup_requests
+WHERE wakeup_id = ANY($1::uuid[])
+ORDER BY wakeup_id
+FOR NO KEY UPDATE;
+
+-- name: claim_wakeups
+-- The attempt begins; a repeat leaves the wakeup claimed as it was. $1 ids
+UPDATE wakeup_requests
+SET state = 'claimed', claimed_at = coalesce(claimed_at, clock())
+WHERE wakeup_id = ANY($1::uuid[]) AND state = 'queued';
+
+-- name: settle_wakeup
+-- The end of a wakeup, from a state that leads there; no row means that it has ended already.
+-- $1 id, $2 states it may have, $3 state it gets, $4 reason, $5 message
+UPDATE wakeup_requests
+SET state = $3, reason = $4, message = $5, finished_at = clock()
+WHERE wakeup_id = $1 AND state = ANY($2::text[])
+RETURNING wakeup_id, workspace_id, agent_id, source, wake_reason, title, state, reason, message, issue_id,
+    run_id, occurrence_key, joined_wakeup_id, originator_user_id, accountable_user_id,
+    responsible_user_id, autopilot_run_id, attempts, cancel_requested_at IS NOT NULL AS cancel_requested,
+    trace_carrier, created_at, claimed_at, finished_at;
+
+-- name: settle_joined
+-- What joined a wakeup ends with it. $1 the one joined, $2 state, $3 reason, $4 message
+UPDATE wakeup_requests
+SET state = $2, reason = $3, message = $4, finished_at = clock()
+WHERE joined_wakeup_id = $1 AND state = 'coalesced'
+RETURNING wakeup_id, workspace_id, agent_id, source, wake_reason, title, state, reason, message, issue_id,
+    run_id, occurrence_key, joined_wakeup_id, originator_user_id, accountable_user_id,
+    responsible_user_id, autopilot_run_id, attempts, cancel_requested_at IS NOT NULL AS cancel_requested,
+    trace_carrier, created_at, claimed_at, finished_at;
+
+-- name: queue_next_attempt
+-- The successor becomes the newest attempt of a wakeup that stays claimed. $1 id, $2 run
+UPDATE wakeup_requests SET run_id = $2, attempts = attempts + 1
+WHERE wakeup_id = $1 AND state = 'claimed';
+
+-- name: request_cancel
+-- No further attempt is made for it. $1 id
+UPDATE wakeup_requests SET cancel_requested_at = coalesce(cancel_requested_at, clock())
+WHERE wakeup_id = $1 AND finished_at IS NULL;
+
+-- name: oldest_deferred
+-- Whose turn it is when an issue is free. $1 issue
+SELECT wakeup_id, workspace_id, agent_id, source, wake_reason, title, state, reason, message, issue_id,
+    run_id, occurrence_key, joined_wakeup_id, originator_user_id, accountable_user_id,
+    responsible_user_id, autopilot_run_id, attempts, cancel_requested_at IS NOT NULL AS cancel_requested,
+    trace_carrier, created_at, claimed_at, finished_at
+FROM wakeup_requests
+WHERE issue_id = $1 AND state = 'deferred'
+ORDER BY created_at, wakeup_id
+LIMIT 1
+FOR NO KEY UPDATE;
+
+-- name: promote_deferred
+-- The same row, now in the queue. $1 id, $2 run, $3 responsible user
+UPDATE wakeup_requests
+SET state = 'queued', reason = '', message = '', run_id = $2, attempts = 1,
+    responsible_user_id = $3
+WHERE wakeup_id = $1 AND state = 'deferred'
+RETURNING wakeup_id, workspace_id, agent_id, source, wake_reason, title, state, reason, message, issue_id,
+    run_id, occurrence_key, joined_wakeup_id, originator_user_id, accountable_user_id,
+    responsible_user_id, autopilot_run_id, attempts, cancel_requested_at IS NOT NULL AS cancel_requested,
+    trace_carrier, created_at, claimed_at, finished_at;
+
+-- name: stranded_issues
+-- Issues with a deferred wake and no run that would promote it. $1 limit
+SELECT DISTINCT w.issue_id FROM wakeup_requests w
+WHERE w.state = 'deferred'
+    AND NOT EXISTS (
+        SELECT FROM runs r WHERE r.issue_id = w.issue_id AND (r.state = 'queued' OR r.occupied)
+    )
+LIMIT $1;
+
+-- name: wakeups_of_issue
+-- Everything that was asked for on an issue, newest first. $1 issue, $2 limit
+SELECT wakeup_id, workspace_id, agent_id, source, wake_reason, title, state, reason, message, issue_id,
+    run_id, occurrence_key, joined_wakeup_id, originator_user_id, accountable_user_id,
+    responsible_user_id, autopilot_run_id, attempts, cancel_requested_at IS NOT NULL AS cancel_requested,
+    trace_carrier, created_at, claimed_at, finished_at
+FROM wakeup_requests
+WHERE issue_id = $1
+ORDER BY wakeup_id DESC
+LIMIT $2;
+
+-- name: unsettled_wakeups_of_issue
+-- What a cancelled issue takes with it. $1 issue
+SELECT wakeup_id FROM wakeup_requests
+WHERE issue_id = $1 AND finished_at IS NULL AND state <> 'coalesced';
+
+-- name: wakeups_of_agent
+-- The newest wishes for an agent. $1 agent, $2 limit
+SELECT wakeup_id, workspace_id, agent_id, source, wake_reason, title, state, reason, message, issue_id,
+    run_id, occurrence_key, joined_wakeup_id, originator_user_id, accountable_user_id,
+    responsible_user_id, autopilot_run_id, attempts, cancel_requested_at IS NOT NULL AS cancel_requested,
+    trace_carrier, created_at, claimed_at, finished_at
+FROM wakeup_requests
+WHERE agent_id = $1
+ORDER BY wakeup_id DESC
+LIMIT $2;
