@@ -149,7 +149,7 @@ def test_a_killed_supervisor_is_seen_and_cleaned_up_by_the_next(two: Place) -> N
 
     assert up.returncode == 0, up.stderr
     assert "an earlier supervisor was killed; stopping what it left behind" in up.stderr
-    assert not any(psutil.pid_exists(pid) for pid in first)
+    assert all(_is_gone(pid) for pid in first)
     assert two.reveille("status").returncode == 0
     assert two.reveille("down").returncode == 0
 
@@ -160,7 +160,7 @@ def test_down_cleans_up_after_a_killed_supervisor(two: Place) -> None:
     down = two.reveille("down")
 
     assert down.returncode == 0, down.stderr
-    assert not any(psutil.pid_exists(pid) for pid in pids)
+    assert all(_is_gone(pid) for pid in pids)
     assert two.reveille("down").returncode == 3
 
 
@@ -226,13 +226,13 @@ def _orphan(place: Place) -> list[int]:
     assert place.reveille("up", "--detach", "--free-ports").returncode == 0
     pid = json.loads(place.data_dir.record.read_text())["supervisor"]["pid"]
     psutil.Process(pid).kill()
-    _until(lambda: not psutil.pid_exists(pid) or _is_zombie(pid))
+    _until(lambda: _is_gone(pid))
     left = [leftover.pid for leftover in find_leftovers(place.data_dir)]
     assert len(left) == 2
     return left
 
 
-def _is_zombie(pid: int) -> bool:
+def _is_gone(pid: int) -> bool:
     try:
         return psutil.Process(pid).status() == psutil.STATUS_ZOMBIE
     except psutil.NoSuchProcess:

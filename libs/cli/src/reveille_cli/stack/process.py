@@ -13,8 +13,9 @@ import threading
 import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
+from typing import Any
 
 from reveille_cli.stack.errors import StackError
 from reveille_cli.stack.health import Health, probe
@@ -91,18 +92,28 @@ def describe_exit(code: int | None) -> str:
 
 
 class ManagedProcess:
-    """Starts, watches and stops what a launch describes."""
+    """Starts, watches and stops what a launch describes.
+
+    `on_change` is called while the process is locked: it must not wait for this process.
+    """
 
     def __init__(self, launch: Launch, on_change: Callable[[ProcessStatus], None]) -> None:
         self.launch = launch
         self._on_change = on_change
         self._changed = threading.Condition()
-        self._state = ProcessState.WAITING
         self._child: subprocess.Popen[bytes] | None = None
-        self._identity: ProcessIdentity | None = None
-        self._exit_code: int | None = None
-        self._started_at: float | None = None
         self._asked_to_end = False
+        self._status = ProcessStatus(
+            name=launch.name,
+            service=launch.service,
+            replica=launch.replica,
+            state=ProcessState.WAITING,
+            identity=None,
+            exit_code=None,
+            started_at=None,
+            addresses=launch.addresses,
+            log=str(launch.log),
+        )
         self.failed = False
 
     @property
@@ -113,27 +124,16 @@ class ManagedProcess:
     @property
     def state(self) -> ProcessState:
         """State now."""
-        return self._state
+        return self._status.state
 
     def status(self) -> ProcessStatus:
-        """Return the process as it is now."""
-        with self._changed:
-            return ProcessStatus(
-                name=self.launch.name,
-                service=self.launch.service,
-                replica=self.launch.replica,
-                state=self._state,
-                identity=self._identity,
-                exit_code=self._exit_code,
-                started_at=self._started_at,
-                addresses=self.launch.addresses,
-                log=str(self.launch.log),
-            )
+        """Return the process as it is now; never waits."""
+        return self._status
 
     def start(self, environment: Mapping[str, str] | None = None) -> None:
         """Start it, with settings that hold for this life only."""
         with self._changed:
-            if self._state in RUNNING:
+            if self.state in RUNNING:
                 raise StackError(f"{self.name} is running already")
             descriptor = os.open(self.launch.log, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
             try:
@@ -152,12 +152,13 @@ class ManagedProcess:
             finally:
                 os.close(descriptor)
             self._child = child
-            self._identity = ProcessIdentity.of(child.pid)
-            self._exit_code = None
-            self._started_at = time.time()
             self._asked_to_end = False
-            self._move(ProcessState.STARTING)
-        self._on_change(self.status())
+            self._move(
+                ProcessState.STARTING,
+                identity=ProcessIdentity.of(child.pid),
+                exit_code=None,
+                started_at=time.time(),
+            )
         threading.Thread(
             target=self._watch, args=(child,), name=f"watch-{self.name}", daemon=True
         ).start()
@@ -166,21 +167,21 @@ class ManagedProcess:
         """Wait until it is ready or over, the time is up, or `give_up` says so."""
         deadline = time.monotonic() + timeout
         with self._changed:
-            while self._state not in SETTLED and not give_up():
+            while self.state not in SETTLED and not give_up():
                 left = deadline - time.monotonic()
                 if left <= 0:
                     break
                 self._changed.wait(min(left, 0.1))
-            return self._state
+            return self.state
 
     def wait_exit(self, timeout: float) -> int:
         """Wait until it has ended and return its exit code; TimeoutError when it has not."""
         with self._changed:
-            if not self._changed.wait_for(lambda: self._state not in RUNNING, timeout):
+            if not self._changed.wait_for(lambda: self.state not in RUNNING, timeout):
                 raise TimeoutError(f"{self.name} still runs after {timeout:g} s")
-            if self._exit_code is None:
+            if self._status.exit_code is None:
                 raise StackError(f"{self.name} never ran")
-            return self._exit_code
+            return self._status.exit_code
 
     def signal(self, number: signal.Signals, *, expect_end: bool) -> None:
         """Send it a signal; with `expect_end` the exit that follows is no failure."""
@@ -192,26 +193,25 @@ class ManagedProcess:
     def begin_stop(self) -> None:
         """Ask it to end; harmless when it does not run."""
         with self._changed:
-            if self._state not in {ProcessState.STARTING, ProcessState.READY}:
+            if self.state not in {ProcessState.STARTING, ProcessState.READY}:
                 return
             self._asked_to_end = True
-            self._move(ProcessState.STOPPING)
             self._living().send_signal(signal.SIGTERM)
-        self._on_change(self.status())
+            self._move(ProcessState.STOPPING)
 
     def finish_stop(self, impatient: threading.Event) -> bool:
         """Wait out its grace, then kill it with its group; False when it had to be killed."""
         deadline = time.monotonic() + self.launch.stop_grace
         with self._changed:
-            while self._state in RUNNING and time.monotonic() < deadline:
+            while self.state in RUNNING and time.monotonic() < deadline:
                 if impatient.is_set():
                     break
                 self._changed.wait(0.1)
-            if self._state not in RUNNING:
+            if self.state not in RUNNING:
                 return True
             with suppress(ProcessLookupError):
                 os.killpg(self._living().pid, signal.SIGKILL)
-            self._changed.wait_for(lambda: self._state not in RUNNING)
+            self._changed.wait_for(lambda: self.state not in RUNNING)
         return False
 
     def tail(self, lines: int = 15) -> list[str]:
@@ -226,7 +226,7 @@ class ManagedProcess:
         return text.splitlines()[-lines:]
 
     def _living(self) -> subprocess.Popen[bytes]:
-        if self._child is None or self._state not in RUNNING:
+        if self._child is None or self.state not in RUNNING:
             raise StackError(f"{self.name} is not running")
         return self._child
 
@@ -235,17 +235,14 @@ class ManagedProcess:
             self._await_ready(child)
         code = child.wait()
         with self._changed:
-            self._exit_code = code
-            if self._state is ProcessState.STOPPING:
-                self._move(ProcessState.STOPPED)
+            if self.state is ProcessState.STOPPING:
+                end = ProcessState.STOPPED
             elif self.launch.one_shot and code == 0:
-                self._move(ProcessState.DONE)
+                end = ProcessState.DONE
             else:
-                self._move(ProcessState.EXITED)
-            self.failed = self.failed or not (
-                self._asked_to_end or self._state is ProcessState.DONE
-            )
-        self._on_change(self.status())
+                end = ProcessState.EXITED
+                self.failed = self.failed or not self._asked_to_end
+            self._move(end, exit_code=code)
 
     def _await_ready(self, child: subprocess.Popen[bytes]) -> None:
         address = self.launch.health_address
@@ -256,13 +253,13 @@ class ManagedProcess:
                 continue
             return
         with self._changed:
-            if self._state is not ProcessState.STARTING:
-                return
-            self._move(ProcessState.READY)
-        self._on_change(self.status())
+            if self.state is ProcessState.STARTING:
+                self._move(ProcessState.READY)
 
-    def _move(self, state: ProcessState) -> None:
-        if state not in TRANSITIONS[self._state]:
-            raise AssertionError(f"{self.name} cannot go from {self._state} to {state}")
-        self._state = state
+    def _move(self, state: ProcessState, **facts: Any) -> None:
+        """Change the state and tell it, under the lock: who waits for a state finds it told."""
+        if state not in TRANSITIONS[self.state]:
+            raise AssertionError(f"{self.name} cannot go from {self.state} to {state}")
+        self._status = replace(self._status, state=state, **facts)
         self._changed.notify_all()
+        self._on_change(self._status)
