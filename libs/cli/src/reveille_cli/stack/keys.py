@@ -20,7 +20,7 @@ from reveille_runtime.tokens import (
     trusted_key_of,
 )
 
-ISSUERS = (OPERATOR_ISSUER, "scheduler", "autopilot", "webhook", "heartbeat")
+ISSUERS = (OPERATOR_ISSUER, "scheduler", "autopilot", "webhook-gateway", "heartbeat")
 SEALING_KEYS = ("autopilot_sealing.key", "webhook_sealing.key")
 ADMIN_PASSWORD = "postgres_password"  # noqa: S105 - the name of a file
 ROLE_PASSWORDS = (
