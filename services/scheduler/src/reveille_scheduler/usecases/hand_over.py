@@ -9,13 +9,12 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from opentelemetry import trace
 from opentelemetry.trace import Status, StatusCode
 
 from reveille.scheduler.v1 import job_handler_service_pb2 as pb
-from reveille.scheduler.v1.job_handler_service_pb2_grpc import JobHandlerServiceAsyncStub
 from reveille_runtime import logs
 from reveille_runtime.batcher import Batcher
 from reveille_runtime.carrier import inject
@@ -29,6 +28,10 @@ from reveille_scheduler.domain.occurrence import MOST_RESULT_BYTES, Claim, Endin
 from reveille_scheduler.domain.states import ExecutionState
 from reveille_scheduler.usecases.settle import Ended
 from reveille_scheduler.usecases.trace import Tracing
+
+if TYPE_CHECKING:
+    # It exists for type checkers only.
+    from reveille.scheduler.v1.job_handler_service_pb2_grpc import JobHandlerServiceAsyncStub
 
 _log = logs.get_logger(__name__)
 

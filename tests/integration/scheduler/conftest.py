@@ -1,0 +1,172 @@
+"""A scheduler's parts on a real database, with a real handler behind a real socket."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+import pytest_asyncio
+
+from reveille.scheduler.v1 import job_handler_service_pb2 as pb
+from reveille.scheduler.v1.job_handler_service_pb2_grpc import (
+    JobHandlerServiceServicer,
+    JobHandlerServiceStub,
+    add_JobHandlerServiceServicer_to_server,
+)
+from reveille_runtime.batcher import Batcher
+from reveille_runtime.db import Database
+from reveille_runtime.lease import ExpiryWitness, LeaseKeeper
+from reveille_scheduler.domain.job import Job
+from reveille_scheduler.domain.occurrence import Claim, Execution
+from reveille_scheduler.domain.scope import ScopeWish
+from reveille_scheduler.usecases.claim_retries import ClaimRetries
+from reveille_scheduler.usecases.executions import Executions
+from reveille_scheduler.usecases.hand_over import Handler, HandOver
+from reveille_scheduler.usecases.jobs import Jobs
+from reveille_scheduler.usecases.plan_due import PlanDue
+from reveille_scheduler.usecases.renew import Renew
+from reveille_scheduler.usecases.scopes import Scopes
+from reveille_scheduler.usecases.settle import Ended, Settle
+from reveille_scheduler.usecases.take_over import TakeOver
+from reveille_scheduler.usecases.trace import Tracing
+from reveille_scheduler.workers.executor import Executor
+from reveille_testkit.database import TestDatabase
+from reveille_testkit.rpc import Keyring, RpcRig, SpanLog, serving
+
+JOB = Job(
+    name="tidy",
+    handler="owner",
+    catch_up_window=timedelta(days=1),
+    max_lateness=timedelta(minutes=5),
+    run_timeout=timedelta(minutes=2),
+    stale_timeout=timedelta(minutes=5),
+    heartbeat_interval=timedelta(seconds=30),
+    max_attempts=3,
+    retry_backoff=(timedelta(minutes=1), timedelta(minutes=5)),
+    retry_deadline=timedelta(hours=1),
+)
+
+
+@dataclass
+class Owner(JobHandlerServiceServicer):
+    """A job owner that answers as the test says and remembers what it was asked."""
+
+    answer: Callable[[pb.Plan], pb.PlanResult]
+    plans: list[pb.Plan] = field(default_factory=list)
+    called: asyncio.Event = field(default_factory=asyncio.Event)
+    may_answer: asyncio.Event = field(default_factory=asyncio.Event)
+
+    async def RunPlans(self, request: pb.RunPlansRequest, context: Any) -> pb.RunPlansResponse:
+        self.plans.extend(request.plans)
+        self.called.set()
+        await self.may_answer.wait()
+        return pb.RunPlansResponse(results=[self.answer(plan) for plan in request.plans])
+
+
+def succeeded(plan: pb.Plan) -> pb.PlanResult:
+    return pb.PlanResult(
+        execution_id=plan.execution_id,
+        outcome=pb.PLAN_OUTCOME_SUCCESS,
+        result=b'{"run_id":"of ' + plan.scope_id.encode() + b'"}',
+    )
+
+
+class Replica:
+    """One replica's use cases, driven step by step; its monotonic clock is the test's."""
+
+    def __init__(self, database: Database, rig: RpcRig, name: str = "replica") -> None:
+        self.database = database
+        self.elapsed = 0.0
+        self.tracing = Tracing(rig.telemetry)
+        self.keeper = LeaseKeeper(
+            Renew(database), duration=300.0, interval=10.0, monotonic=lambda: self.elapsed
+        )
+        self.witness = ExpiryWitness(10.0, monotonic=lambda: self.elapsed)
+        stub = JobHandlerServiceStub(rig.channel(rig.keys.service("scheduler")))
+        self.handler = Handler("owner", stub)
+        self.settle: Batcher[Ended, None] = Batcher("settle", Settle(database, self.tracing))
+        self.hand_over = HandOver({"owner": self.handler}, self.settle, self.keeper, self.tracing)
+        self.executor = Executor(self.hand_over, capacity=1000, grace=0.0)
+        self.plan_due = PlanDue(database, name)
+        self.claim_retries = ClaimRetries(database, self.tracing, name)
+        self.take_over = TakeOver(database, self.keeper, self.witness, self.tracing, 100)
+        self.jobs = Jobs(database, {"owner"}, timedelta(seconds=10))
+        self.scopes = Scopes(database)
+        self.executions = Executions(database)
+
+    async def plan(self) -> list[Claim]:
+        """Claim what is due, for the first time or again."""
+        retries = await self.claim_retries(200)
+        planned = await self.plan_due(200)
+        return [*retries.claims, *planned.claims]
+
+    async def run(self) -> None:
+        """Claim what is due and execute it to its end."""
+        async with asyncio.timeout(20), asyncio.TaskGroup() as group:
+            for claim in await self.plan():
+                group.create_task(self.hand_over(claim))
+
+    async def ledger(self) -> list[Execution]:
+        """Read all occurrences, newest planned first."""
+        return await self.executions.page(None, None, (), None, 500)
+
+    async def one(self) -> Execution:
+        """Read the only occurrence."""
+        (found,) = await self.ledger()
+        return found
+
+    async def look_for_the_dead(self) -> None:
+        """Look for expired leases as the loop would: twice, an interval apart, while renewing."""
+        for _ in range(2):
+            await self.keeper.tick()
+            await self.take_over()
+            self.elapsed += 10.0
+
+
+@pytest.fixture
+def owner() -> Owner:
+    made = Owner(succeeded)
+    made.may_answer.set()
+    return made
+
+
+@pytest_asyncio.fixture
+async def rig(tmp_path: Path, owner: Owner) -> AsyncIterator[RpcRig]:
+    rig = RpcRig(Keyring(tmp_path / "keys"))
+    rig.server.add(add_JobHandlerServiceServicer_to_server, owner)
+    async with serving(rig):
+        yield rig
+
+
+@pytest_asyncio.fixture
+async def replica(database: TestDatabase, rig: RpcRig) -> Replica:
+    made = Replica(await database.open("scheduler"), rig)
+    await made.jobs.register(JOB)
+    return made
+
+
+@pytest.fixture
+def spans(rig: RpcRig) -> SpanLog:
+    return rig.spans
+
+
+async def start_at(replica: Replica, moment: datetime) -> None:
+    """Move the database's clock, as the replica sees it, to a moment (plus what the test takes)."""
+    replica.database.move_clock((moment - await replica.database.now()).total_seconds())
+
+
+def wish(
+    scope_id: str = "nightly",
+    cron: str = "0 12 * * *",
+    *,
+    revision: int = 1,
+    enabled: bool = True,
+    since: datetime | None = datetime(2030, 6, 1, tzinfo=UTC),
+    zone: str = "UTC",
+) -> ScopeWish:
+    return ScopeWish("tidy", "folder", scope_id, cron, zone, enabled, revision, since)
