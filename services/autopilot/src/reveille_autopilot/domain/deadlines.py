@@ -14,6 +14,9 @@ CHECK = timedelta(minutes=15)
 # How soon a run is looked at whose downstream object is known to have ended.
 CHECK_SOON = timedelta(seconds=15)
 
+# How often a cancellation is repeated until what it is about has ended.
+CANCEL_AGAIN = timedelta(seconds=2)
+
 _SCHEDULE = timedelta(hours=1)
 _OTHERS = timedelta(hours=24)
 

@@ -88,15 +88,12 @@ def own_checks(occurrence: Occurrence, rule: Rule) -> Judgement | None:
             Reason.TRIGGER_NOT_FOUND,
             "the trigger no longer exists, or belongs elsewhere",
         )
-    if trigger is not None and isinstance(trigger.config, WebhookConfig):
-        if occurrence.source is RunSource.WEBHOOK and not wants(
-            trigger.config.event_filters, occurrence.event, occurrence.actions
-        ):
-            return _refused(
-                occurrence,
-                Reason.EVENT_FILTERED,
-                f"the trigger does not listen for {_event_name(occurrence)}",
-            )
+    if not _listens(occurrence, trigger):
+        return _refused(
+            occurrence,
+            Reason.EVENT_FILTERED,
+            f"the trigger does not listen for {_event_name(occurrence)}",
+        )
     return None
 
 
@@ -121,7 +118,7 @@ def judge(
 
 
 def runtime_must_be_online(mode: ExecutionMode) -> bool:
-    """Tell whether a runtime that is away refuses the run: an issue waits for it, a wake does not."""
+    """Tell whether a runtime that is away refuses the run; an issue can wait for it."""
     return mode is ExecutionMode.RUN_ONLY
 
 
@@ -133,6 +130,14 @@ def wants(filters: Sequence[EventFilter], event: str, actions: Sequence[str]) ->
         wanted.event == event and (not wanted.actions or bool(set(wanted.actions) & set(actions)))
         for wanted in filters
     )
+
+
+def _listens(occurrence: Occurrence, trigger: Trigger | None) -> bool:
+    if occurrence.source is not RunSource.WEBHOOK or trigger is None:
+        return True
+    if not isinstance(trigger.config, WebhookConfig):
+        return True
+    return wants(trigger.config.event_filters, occurrence.event, occurrence.actions)
 
 
 def _belongs(occurrence: Occurrence, autopilot: Autopilot | None, trigger: Trigger | None) -> bool:

@@ -164,6 +164,7 @@ class Run:
     issue_id: UUID | None
     result: bytes | None
     payload_ready: bool
+    payload_bytes: int
     attempts: int
     next_attempt_at: datetime | None
     dispatch_deadline_at: datetime

@@ -230,8 +230,8 @@ class Written:
 
 def apply(run: Run, step: Step) -> Written:
     """Apply a step: terminal is final, but links and a result that are missing are filled in."""
-    moves = step.state is not None and step.state is not run.state and may_move(
-        run.state, step.state
+    moves = (
+        step.state is not None and step.state is not run.state and may_move(run.state, step.state)
     )
     after = replace(
         run,

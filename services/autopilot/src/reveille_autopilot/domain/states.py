@@ -18,9 +18,7 @@ class RunState(StrEnum):
     CANCELLED = "cancelled"
 
 
-_OUTCOMES = frozenset(
-    {RunState.COMPLETED, RunState.FAILED, RunState.SKIPPED, RunState.CANCELLED}
-)
+_OUTCOMES = frozenset({RunState.COMPLETED, RunState.FAILED, RunState.SKIPPED, RunState.CANCELLED})
 
 RUN_TRANSITIONS: Mapping[RunState, frozenset[RunState]] = {
     RunState.PENDING: _OUTCOMES | {RunState.ISSUE_CREATED, RunState.RUNNING},

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import datetime
+from enum import StrEnum
+from typing import assert_never
 from uuid import UUID
 
 from reveille_autopilot.domain.models import Autopilot, ScheduleConfig, Trigger
@@ -81,17 +83,27 @@ def trigger_facts(trigger: Trigger) -> dict[str, object]:
     }
 
 
-def restamps(change: Change) -> str:
-    """Say whose triggers the editor takes responsibility for: `all`, `one` or `none`."""
+class Restamp(StrEnum):
+    """Whose triggers the editor takes responsibility for."""
+
+    ALL = "all"
+    ONE = "one"
+    NONE = "none"
+
+
+def restamps(change: Change) -> Restamp:
+    """Say what an edit moves responsibility for: an edit of a trigger, that trigger alone."""
     match change:
         case Change.PAUSED | Change.RESUMED:
-            return "all"
+            return Restamp.ALL
         case (
             Change.TRIGGER_CREATED
             | Change.TOKEN_ROTATED
             | Change.SECRET_ADDED
             | Change.SECRET_REMOVED
         ):
-            return "one"
+            return Restamp.ONE
         case Change.CREATED | Change.TRIGGER_DELETED:
-            return "none"
+            return Restamp.NONE
+        case _:
+            assert_never(change)

@@ -34,9 +34,7 @@ class NewRun:
     payload: Payload | None
 
 
-async def load_rules(
-    tx: Tx, wanted: Sequence[tuple[UUID | None, UUID | None]]
-) -> list[LoadedRule]:
+async def load_rules(tx: Tx, wanted: Sequence[tuple[UUID | None, UUID | None]]) -> list[LoadedRule]:
     """Read the rules of (trigger, autopilot) pairs, in order."""
     found = await tx.fetch(
         Q["load_rules"], [trigger for trigger, _ in wanted], [rule for _, rule in wanted]

@@ -48,9 +48,7 @@ async def lock(tx: Tx, locks: LockOrder, autopilot_id: UUID) -> Autopilot | None
     return rows.autopilot(found[0]) if found else None
 
 
-async def page(
-    tx: Tx, workspace_id: UUID, before: UUID | None, limit: int
-) -> list[Autopilot]:
+async def page(tx: Tx, workspace_id: UUID, before: UUID | None, limit: int) -> list[Autopilot]:
     """List the rules of a workspace."""
     found = await tx.fetch(Q["list_autopilots"], workspace_id, before, limit)
     return [rows.autopilot(row) for row in found]

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any
 from uuid import UUID
+
+import asyncpg
 
 from reveille_autopilot.domain.models import (
     Autopilot,
@@ -26,7 +27,7 @@ from reveille_autopilot.domain.states import (
     TriggerKind,
 )
 
-Row = Mapping[str, Any]
+Row = asyncpg.Record
 
 
 def uuid(value: Any) -> UUID:
@@ -137,6 +138,7 @@ def run(row: Row) -> Run:
         issue_id=maybe_uuid(row["issue_id"]),
         result=row["result"],
         payload_ready=row["payload_ready"],
+        payload_bytes=row["payload_bytes"],
         attempts=row["attempts"],
         next_attempt_at=row["next_attempt_at"],
         dispatch_deadline_at=row["dispatch_deadline_at"],

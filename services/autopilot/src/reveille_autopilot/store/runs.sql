@@ -4,7 +4,7 @@ SELECT id, workspace_id, autopilot_id, trigger_id, source, state, occurrence_key
     coalesce(planned_at, given_up_planned_at) AS planned_at,
     coalesce(delivery_id, given_up_delivery_id) AS delivery_id, given_up_at, execution_mode,
     agent_id, rule_version_id, title, prompt, originator_user_id, accountable_user_id,
-    attribution_source, reason, message, wakeup_id, issue_id, result, payload_ready, attempts,
+    attribution_source, reason, message, wakeup_id, issue_id, result, payload_ready, payload_bytes, attempts,
     next_attempt_at, dispatch_deadline_at, cancel_requested_at, cancel_requested_by,
     request_fingerprint, trace_carrier, created_at, finished_at
 FROM runs
@@ -16,7 +16,7 @@ SELECT id, workspace_id, autopilot_id, trigger_id, source, state, occurrence_key
     coalesce(planned_at, given_up_planned_at) AS planned_at,
     coalesce(delivery_id, given_up_delivery_id) AS delivery_id, given_up_at, execution_mode,
     agent_id, rule_version_id, title, prompt, originator_user_id, accountable_user_id,
-    attribution_source, reason, message, wakeup_id, issue_id, result, payload_ready, attempts,
+    attribution_source, reason, message, wakeup_id, issue_id, result, payload_ready, payload_bytes, attempts,
     next_attempt_at, dispatch_deadline_at, cancel_requested_at, cancel_requested_by,
     request_fingerprint, trace_carrier, created_at, finished_at
 FROM runs
@@ -64,7 +64,8 @@ RETURNING r.id, r.finished_at;
 -- Nothing could be decided: the sweep tries again. A run with its outcome is left alone.
 -- $1 ids, $2 in how many seconds
 UPDATE runs r
-SET attempts = r.attempts + 1, next_attempt_at = clock() + make_interval(secs => i.delay)
+SET attempts = r.attempts + CASE WHEN r.state = 'pending' THEN 1 ELSE 0 END,
+    next_attempt_at = clock() + make_interval(secs => i.delay)
 FROM unnest($1::uuid[], $2::float8[]) AS i (id, delay)
 WHERE r.id = i.id AND r.finished_at IS NULL
 RETURNING r.id;
@@ -86,7 +87,7 @@ WHERE ctid = ANY(ARRAY(
 RETURNING id, workspace_id, autopilot_id, trigger_id, source, state, occurrence_key, planned_at,
     delivery_id, given_up_at, execution_mode, agent_id, rule_version_id, title, prompt,
     originator_user_id, accountable_user_id, attribution_source, reason, message, wakeup_id,
-    issue_id, result, payload_ready, attempts, next_attempt_at, dispatch_deadline_at,
+    issue_id, result, payload_ready, payload_bytes, attempts, next_attempt_at, dispatch_deadline_at,
     cancel_requested_at, cancel_requested_by, request_fingerprint, trace_carrier, created_at,
     finished_at, clock() AS now;
 
@@ -128,7 +129,7 @@ SELECT id, workspace_id, autopilot_id, trigger_id, source, state, occurrence_key
     coalesce(delivery_id, given_up_delivery_id) AS delivery_id, given_up_at, execution_mode,
     agent_id, rule_version_id, title, '' AS prompt, originator_user_id, accountable_user_id,
     attribution_source, reason, message, wakeup_id, issue_id, NULL::bytea AS result,
-    payload_ready, attempts, next_attempt_at, dispatch_deadline_at, cancel_requested_at,
+    payload_ready, payload_bytes, attempts, next_attempt_at, dispatch_deadline_at, cancel_requested_at,
     cancel_requested_by, request_fingerprint, trace_carrier, created_at, finished_at
 FROM runs
 WHERE workspace_id = $1 AND ($2::uuid IS NULL OR autopilot_id = $2)
@@ -146,7 +147,7 @@ SELECT id, workspace_id, autopilot_id, trigger_id, source, state, occurrence_key
     coalesce(delivery_id, given_up_delivery_id) AS delivery_id, given_up_at, execution_mode,
     agent_id, rule_version_id, title, '' AS prompt, originator_user_id, accountable_user_id,
     attribution_source, reason, message, wakeup_id, issue_id, NULL::bytea AS result,
-    payload_ready, attempts, next_attempt_at, dispatch_deadline_at, cancel_requested_at,
+    payload_ready, payload_bytes, attempts, next_attempt_at, dispatch_deadline_at, cancel_requested_at,
     cancel_requested_by, request_fingerprint, trace_carrier, created_at, finished_at
 FROM runs
 WHERE id = $1 OR delivery_id = $1 OR wakeup_id = $1 OR issue_id = $1

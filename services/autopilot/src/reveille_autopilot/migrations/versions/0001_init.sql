@@ -147,6 +147,8 @@ CREATE TABLE runs (
     result bytea,
     content_type text NOT NULL DEFAULT '',
     payload bytea,
+    -- What a batch is measured by, without reading the bytes.
+    payload_bytes integer NOT NULL GENERATED ALWAYS AS (coalesce(octet_length(payload), 0)) STORED,
     payload_facts jsonb NOT NULL DEFAULT '{}',
     payload_omitted boolean NOT NULL DEFAULT false,
     payload_ready boolean NOT NULL,

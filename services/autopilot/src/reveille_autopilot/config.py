@@ -1,0 +1,36 @@
+"""What the service reads from its environment."""
+
+from __future__ import annotations
+
+from typing import Annotated, ClassVar
+from urllib.parse import urlsplit
+
+from pydantic import AfterValidator, Field, FilePath
+
+from reveille_runtime.config import ListenAddress, ServiceSettings
+
+
+def _public_url(value: str) -> str:
+    parts = urlsplit(value)
+    if parts.scheme not in {"http", "https"} or not parts.hostname:
+        raise ValueError("must look like https://hooks.example.com")
+    if parts.query or parts.fragment or parts.username:
+        raise ValueError("must be an address alone, without a query or a user")
+    return value.rstrip("/")
+
+
+class AutopilotSettings(ServiceSettings):
+    """The settings of the autopilot service."""
+
+    service_name: ClassVar[str] = "autopilot"
+
+    listen: ListenAddress = "127.0.0.1:50052"
+    scheduler_target: ListenAddress = "127.0.0.1:50051"
+    webhook_target: ListenAddress = "127.0.0.1:50053"
+    heartbeat_target: ListenAddress = "127.0.0.1:50054"
+    public_url: Annotated[str, AfterValidator(_public_url)] | None = Field(
+        default=None, description="where senders reach the gateway; hook_url is empty without it"
+    )
+    sealing_key_file: FilePath = Field(
+        description="seals the answers that show a webhook's address, for their ten minutes"
+    )
