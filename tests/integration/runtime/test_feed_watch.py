@@ -8,7 +8,7 @@ import json
 from collections.abc import AsyncIterator, Callable, Sequence
 from datetime import timedelta
 from importlib import resources
-from typing import TypeVar
+from typing import Any
 
 import grpc
 import pytest
@@ -35,7 +35,6 @@ from reveille_runtime.hints import Hint
 from reveille_runtime.ids import new_id
 from reveille_testkit.database import TestDatabase
 
-T = TypeVar("T")
 DDL = "".join(
     resources.files("reveille_runtime.feed").joinpath(name).read_text()
     for name in ("feed_ddl.sql", "cursors_ddl.sql")
@@ -399,13 +398,12 @@ class Servicer(pb_grpc.EventServiceServicer):
         self.cancelled = asyncio.Event()
 
     async def WatchEvents(
-        self, request: pb.WatchEventsRequest, context: object
+        self, request: pb.WatchEventsRequest, context: Any
     ) -> AsyncIterator[pb.WatchEventsResponse]:
         try:
             async for message in self.producer.watch(request):
                 yield message
         except CursorExpired as error:
-            assert isinstance(context, grpc.aio.ServicerContext)
             await context.abort(grpc.StatusCode.OUT_OF_RANGE, str(error))
         finally:
             self.cancelled.set()
@@ -425,7 +423,9 @@ async def test_over_a_real_channel_and_the_stream_ends_with_the_consumer(
     producer.db.move_clock(7200)
     await prune(producer.db, timedelta(hours=1))
     assert await consumer.cursors.save("", page.events[0].cursor.encode())
-    async with grpc.aio.insecure_channel(f"127.0.0.1:{port}") as channel:
+    async with contextlib.AsyncExitStack() as stack:
+        stack.push_async_callback(server.stop, None)
+        channel = await stack.enter_async_context(grpc.aio.insecure_channel(f"127.0.0.1:{port}"))
         consumer.feed._watch = pb_grpc.EventServiceStub(channel).WatchEvents
         async with consumer.running():
             await consumer.until(lambda: consumer.reconciled == 1)
@@ -434,4 +434,3 @@ async def test_over_a_real_channel_and_the_stream_ends_with_the_consumer(
             await consumer.until(lambda: consumer.handled == ["a", "b"])
         async with asyncio.timeout(50):
             await servicer.cancelled.wait()
-    await server.stop(None)
