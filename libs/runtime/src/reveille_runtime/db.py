@@ -20,7 +20,7 @@ import asyncpg
 
 from reveille_runtime.config import DatabaseSettings
 from reveille_runtime.db_telemetry import DbTelemetry, QueryObserver
-from reveille_runtime.queries import Query
+from reveille_runtime.queries import Query, load_queries
 from reveille_runtime.sqlstate import (
     constraint_name,
     is_bad_data,
@@ -43,7 +43,7 @@ __all__ = [
 T = TypeVar("T")
 Isolation = Literal["read_committed", "repeatable_read", "serializable"]
 _log = logging.getLogger(__name__)
-_NOW = Query("database_now", "SELECT clock()", "The clock that every predicate uses.")
+_Q = load_queries("reveille_runtime", "db.sql")
 _FIRST_PAUSE = 0.1
 _LONGEST_PAUSE = 2.0
 _ATTEMPTS = 6
@@ -179,7 +179,7 @@ class Database:
     async def now(self) -> datetime:
         """Read the clock that predicates use."""
         async with self.session() as tx:
-            moment: datetime = await tx.fetchval(_NOW)
+            moment: datetime = await tx.fetchval(_Q["database_now"])
             return moment
 
     def move_clock(self, seconds: float) -> None:

@@ -14,19 +14,14 @@ import asyncpg
 
 from reveille_runtime.db import Database, describe
 from reveille_runtime.errors import FailedPrecondition
-from reveille_runtime.queries import Query
+from reveille_runtime.queries import load_queries
 
 _GROUP = "reveille.schemas"
 _POLL = 2.0
 # It becomes part of role names and of statements.
 _NAME = re.compile(r"^[a-z][a-z_]{0,30}$")
 _log = logging.getLogger(__name__)
-# The application's search_path is its schema alone, so the bare name is its own version table.
-_VERSION = Query(
-    "schema_version",
-    "SELECT version_num FROM alembic_version",
-    "Which revision the schema is at.",
-)
+_Q = load_queries("reveille_runtime", "db.sql")
 
 
 class SchemaNotReady(FailedPrecondition):
@@ -92,7 +87,7 @@ async def check_schema(database: Database, name: str) -> None:
         raise SchemaNotReady(f"no migrations are installed for schema {name}")
     try:
         async with database.session() as tx:
-            version: str | None = await tx.fetchval(_VERSION)
+            version: str | None = await tx.fetchval(_Q["schema_version"])
     except (asyncpg.UndefinedTableError, asyncpg.InsufficientPrivilegeError) as error:
         raise SchemaNotReady(
             f"schema {name} has not been migrated: run python -m reveille_runtime.migrate"

@@ -35,9 +35,9 @@ def works_in(pid: int, folder: Path) -> bool:
         return False
 
 
-def somebody_works_in(folder: Path) -> bool:
-    """Look for any process of this directory's server, backends included."""
-    return any(works_in(pid, folder) for pid in psutil.pids())
+def workers_in(folder: Path) -> list[psutil.Process]:
+    """Find all processes of this directory's server, backends included."""
+    return [process for process in psutil.process_iter() if works_in(process.pid, folder)]
 
 
 def is_or_begot(process: int, pid: int) -> bool:

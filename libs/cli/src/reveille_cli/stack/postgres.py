@@ -11,6 +11,7 @@ stopped and started anew; a crashed one recovers by itself.
 
 from __future__ import annotations
 
+import contextlib
 import fcntl
 import os
 import secrets
@@ -31,8 +32,8 @@ from reveille_cli.stack.pgfiles import (
     is_or_begot,
     port_taken,
     server_pid,
-    somebody_works_in,
     usable_port,
+    workers_in,
     works_in,
     write_private,
 )
@@ -231,11 +232,9 @@ class EmbeddedPostgres:
         if pid is None:
             return
         # The processes of a killed server notice within moments; until then its memory is in use.
-        give_up = time.monotonic() + self.settings.stop_seconds
-        while somebody_works_in(self._pgdata) and time.monotonic() < give_up:
-            time.sleep(_POLL_SECONDS)
+        _, alive = psutil.wait_procs(workers_in(self._pgdata), timeout=self.settings.stop_seconds)
         # After a reboot the number may be a stranger's, which looks like a live server.
-        if psutil.pid_exists(pid) and not somebody_works_in(self._pgdata):
+        if psutil.pid_exists(pid) and not alive:
             (self._pgdata / "postmaster.pid").unlink()
 
     def _create_cluster(self, launcher: Launcher) -> None:
@@ -328,7 +327,9 @@ class EmbeddedPostgres:
                     f"PostgreSQL was not ready in {self.settings.start_seconds:g} s:\n"
                     + self._said_since(said_before)
                 )
-            time.sleep(_POLL_SECONDS)
+            # A pause that ends at once when the server does.
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                process.wait(_POLL_SECONDS)
 
     def _is_ready(self, process: subprocess.Popen[bytes]) -> bool:
         # A file from before a crash says "ready" too, so the process counts as well.
