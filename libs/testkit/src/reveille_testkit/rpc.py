@@ -27,7 +27,7 @@ from reveille_runtime.tokens import (
     save_trusted_keys,
 )
 
-ISSUERS = ("operator", "scheduler", "autopilot", "webhook", "heartbeat")
+ISSUERS = ("operator", "scheduler", "autopilot", "webhook-gateway", "heartbeat")
 
 
 class Keyring:
