@@ -208,6 +208,21 @@ async def test_a_full_pool_is_a_passing_trouble(scratch: TestDatabase) -> None:
     assert is_transient(full.value)
 
 
+async def test_closing_does_not_wait_for_ever(
+    scratch: TestDatabase, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("reveille_runtime.db._CLOSE_SECONDS", 0.05)
+    database = await scratch.open("scratch")
+
+    async def close_while_in_use() -> None:
+        async with database.session() as held:
+            await database.close()
+            await held.fetchval(COUNT)
+
+    with pytest.raises((asyncpg.PostgresError, asyncpg.InterfaceError)):
+        await close_while_in_use()
+
+
 async def test_the_clock_moves_on_every_connection(scratch: TestDatabase) -> None:
     database = await scratch.open("scratch")
     before = await database.now()

@@ -47,6 +47,7 @@ _Q = load_queries("reveille_runtime", "db.sql")
 _FIRST_PAUSE = 0.1
 _LONGEST_PAUSE = 2.0
 _ATTEMPTS = 6
+_CLOSE_SECONDS = 10.0
 
 
 class Tx:
@@ -150,7 +151,12 @@ class Database:
         pool, self._pool = self._pool, None
         self.ready.clear()
         if pool is not None:
-            await pool.close()
+            try:
+                await asyncio.wait_for(pool.close(), _CLOSE_SECONDS)
+            except TimeoutError:
+                # Somebody still holds a connection; a stop must end all the same.
+                _log.warning("closing connections in use", extra={"action": "database.terminated"})
+                pool.terminate()
 
     async def __aenter__(self) -> Database:
         await self.connect()
