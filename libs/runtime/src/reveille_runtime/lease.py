@@ -43,8 +43,11 @@ class LeaseLost(Aborted):
 class Held:
     """A lease while its holder works under it."""
 
-    def __init__(self, lease: Lease, renewed_at: float, keeper: LeaseKeeper) -> None:
+    def __init__(
+        self, lease: Lease, renewed_at: float, duration: float, keeper: LeaseKeeper
+    ) -> None:
         self.lease = lease
+        self.duration = duration
         self.lost = asyncio.Event()
         self.renewed_at = renewed_at
         self._keeper = keeper
@@ -112,13 +115,20 @@ class LeaseKeeper:
         self._healthy = False
 
     @contextlib.asynccontextmanager
-    async def hold(self, lease: Lease, *, since: float | None = None) -> AsyncIterator[Held]:
+    async def hold(
+        self, lease: Lease, *, since: float | None = None, duration: float | None = None
+    ) -> AsyncIterator[Held]:
         """Keep the lease renewed inside the block.
+
+        `duration` is this lease's own length in seconds, where leases differ; `renew` must keep it.
 
         `since` is `keeper.now()` from before the claim was sent: without it the time the claim took
         is not counted. The block's end stops the renewal; it does not touch the row.
         """
-        held = Held(lease, self.now() if since is None else since, self)
+        own = self.duration if duration is None else duration
+        if own < self.interval * 3:
+            raise ValueError(f"a lease of {own} s cannot be renewed every {self.interval} s")
+        held = Held(lease, self.now() if since is None else since, own, self)
         previous = self._held.get(lease.id)
         if previous is not None:
             # The row was claimed anew, so the older claim cannot hold it any more.
@@ -145,10 +155,10 @@ class LeaseKeeper:
 
     def is_stale(self, held: Held) -> bool:
         """Tell whether two thirds of the duration passed since the last successful renewal."""
-        return self.now() - held.renewed_at >= self.duration * 2 / 3
+        return self.now() - held.renewed_at >= held.duration * 2 / 3
 
     def ok_for(self, seconds: float) -> bool:
-        """Tell whether a round succeeded, and none failed, within the last `seconds`."""
+        """Tell whether, in the last `seconds`, a round began and succeeded and none failed."""
         horizon = self.now() - seconds
         succeeded = self._last_success is not None and self._last_success >= horizon
         failed = self._last_failure is not None and self._last_failure >= horizon
@@ -156,9 +166,13 @@ class LeaseKeeper:
 
     async def run(self) -> None:
         """Renew for ever; a failed round is repeated soon, so that all live holders return fast."""
+        loop = asyncio.get_running_loop()
         while True:
+            began = loop.time()
             answered = await self.tick()
-            await asyncio.sleep(self.interval if answered else self.interval / 4)
+            # A little early, so that every stretch of `interval` seconds holds a whole round.
+            pause = self.interval * (0.9 if answered else 0.25)
+            await asyncio.sleep(max(0.0, began + pause - loop.time()))
 
     async def tick(self) -> bool:
         """Renew every lease once, mark those that are lost; tell whether the database answered."""
@@ -178,7 +192,7 @@ class LeaseKeeper:
                 cause=type(error).__name__,
             )
         else:
-            self._last_success = self.now()
+            self._last_success = asked
             self._healthy = True
             for held in round_of:
                 if held.lease.id in renewed:
@@ -190,10 +204,9 @@ class LeaseKeeper:
 
     def _patience(self) -> float:
         """How long a round may take before a lease would become stale unnoticed."""
-        stale_after = self.duration * 2 / 3 - self.now()
-        return min(
-            [self.interval, *(held.renewed_at + stale_after for held in self._held.values())]
-        )
+        now = self.now()
+        stale_in = (held.renewed_at + held.duration * 2 / 3 - now for held in self._held.values())
+        return min([self.interval, *stale_in])
 
     def _lose_stale(self) -> None:
         for held in list(self._held.values()):
