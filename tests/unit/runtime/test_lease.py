@@ -352,3 +352,31 @@ async def test_ok_for_needs_a_success_and_no_failure(
     clock.now += 9.1
     await keeper.tick()
     assert keeper.ok_for(10)
+
+
+async def test_leases_of_one_keeper_may_have_lengths_of_their_own() -> None:
+    clock = 0.0
+
+    async def renew(_: object) -> list[UUID]:
+        raise ConnectionError("the database is away")
+
+    keeper = LeaseKeeper(renew, duration=300.0, interval=10.0, monotonic=lambda: clock)
+    async with (
+        keeper.hold(Lease(new_id(), new_token()), duration=30.0) as short,
+        keeper.hold(Lease(new_id(), new_token())) as long,
+    ):
+        clock = 20.0
+        await keeper.tick()
+
+        assert short.lost.is_set()
+        assert not long.lost.is_set()
+
+
+async def test_a_lease_too_short_for_the_keepers_interval_is_refused() -> None:
+    async def renew(_: object) -> list[UUID]:
+        return []
+
+    keeper = LeaseKeeper(renew, duration=300.0, interval=10.0)
+    with pytest.raises(ValueError, match="cannot be renewed"):
+        async with keeper.hold(Lease(new_id(), new_token()), duration=29.0):
+            pass

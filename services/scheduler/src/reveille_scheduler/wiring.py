@@ -51,6 +51,7 @@ async def build(app: App[Settings]) -> None:
     }
 
     tracing = Tracing(app.telemetry)
+    # Each claim brings its own length; what is set here is the shortest a job may ask for.
     keeper = LeaseKeeper(
         Renew(database), duration=settings.lease_renewal * 3, interval=settings.lease_renewal
     )

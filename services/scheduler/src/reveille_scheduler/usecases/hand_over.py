@@ -95,7 +95,9 @@ class HandOver:
         """Execute; a cancellation gives the attempt back before it is passed on."""
         span = self._tracing.attempt(claim)
         try:
-            async with self._keeper.hold(Lease(claim.id, claim.token)) as held:
+            lease = Lease(claim.id, claim.token)
+            length = claim.stale_timeout.total_seconds()
+            async with self._keeper.hold(lease, duration=length) as held:
                 try:
                     with trace.use_span(span, end_on_exit=False):
                         carrier = inject() or dict(claim.carrier)
