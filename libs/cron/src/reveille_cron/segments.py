@@ -15,7 +15,6 @@ CLOCK_CORRECTION: Final = timedelta(hours=3)
 DAYS_ASIDE: Final = timedelta(days=2)
 _LOOK: Final = timedelta(days=4)
 _SECOND: Final = timedelta(seconds=1)
-_NO_TIME: Final = timedelta(0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,8 +25,8 @@ class Segment:
         start: Its first instant, in UTC.
         end: The first instant after it, in UTC.
         offset: Wall clock minus UTC.
-        reached: The latest wall time the clock showed before `start`; what lies below it was
-            shown before and is a repetition now.
+        reached: The wall time the clock had reached when the offset changed; what lies below
+            it was shown before and is a repetition now.
         skipped: The wall times `(from, to)` the clock left out when it jumped to `start`, if
             it did and the jump was no clock correction.
     """
@@ -54,13 +53,11 @@ def segments_of(zone: ZoneInfo, year: int) -> tuple[Segment, ...]:
         if change > new_year:
             begin, gap = (start, skipped) if start >= new_year else (new_year, None)
             segments.append(Segment(begin, change, offset, reached, gap))
-        left = change + offset
-        reached = max(reached, left)
+        reached = change + offset
         if change < end:
             offset = _offset(zone, change)
             entered = change + offset
-            is_gap = _NO_TIME < entered - left < CLOCK_CORRECTION and reached < entered
-            skipped = (reached, entered) if is_gap else None
+            skipped = (reached, entered) if reached < entered < reached + CLOCK_CORRECTION else None
         start = change
     return tuple(segments)
 
