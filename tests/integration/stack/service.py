@@ -36,7 +36,9 @@ def main() -> int:
     server.add_insecure_port(os.environ["REVEILLE_LISTEN"])
     server.start()
     say("serving")
-    stop.wait()
+    # A signal may reach another thread first; this one then looks by itself.
+    while not stop.wait(0.1):
+        pass
     server.stop(0).wait()
     say("drained")
     return 0

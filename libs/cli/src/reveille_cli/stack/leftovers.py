@@ -1,7 +1,8 @@
 """Processes that outlived a supervisor which was killed: found by their mark, and stopped.
 
-They are stopped rather than adopted: only a parent learns an exit code, and a new stack may have
-other ports. Agent processes carry no mark, stay alive, and are taken over by the heartbeat service.
+The kernel asks them to end when their supervisor is gone; this is for those that take long, or do
+not listen. They are stopped rather than adopted: only a parent learns an exit code, and a new stack
+may have other ports. Agents carry no mark, live on, and are taken over by the heartbeat service.
 """
 
 from __future__ import annotations
@@ -17,7 +18,8 @@ import psutil
 from reveille_cli.stack.datadir import DataDir
 from reveille_cli.stack.plan import MARKER_VARIABLE
 
-STOP_GRACE = 15.0
+# They have been asked once already, by the kernel.
+STOP_GRACE = 5.0
 _PAUSE = 0.05
 
 

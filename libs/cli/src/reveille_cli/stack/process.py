@@ -21,6 +21,7 @@ from reveille_cli.stack.errors import StackError
 from reveille_cli.stack.health import Health, probe
 from reveille_cli.stack.identity import ProcessIdentity
 from reveille_cli.stack.plan import Launch
+from reveille_cli.stack.spawner import Spawner
 
 _PROBE_PAUSE = 0.1
 _TAIL_BYTES = 16_384
@@ -97,8 +98,11 @@ class ManagedProcess:
     `on_change` is called while the process is locked: it must not wait for this process.
     """
 
-    def __init__(self, launch: Launch, on_change: Callable[[ProcessStatus], None]) -> None:
+    def __init__(
+        self, launch: Launch, spawner: Spawner, on_change: Callable[[ProcessStatus], None]
+    ) -> None:
         self.launch = launch
+        self._spawner = spawner
         self._on_change = on_change
         self._changed = threading.Condition()
         self._child: subprocess.Popen[bytes] | None = None
@@ -135,22 +139,15 @@ class ManagedProcess:
         with self._changed:
             if self.state in RUNNING:
                 raise StackError(f"{self.name} is running already")
-            descriptor = os.open(self.launch.log, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
             try:
-                child = subprocess.Popen(
+                child = self._spawner.start(
                     self.launch.argv,
-                    env={**self.launch.environment, **(environment or {})},
-                    cwd=self.launch.folder,
-                    stdin=subprocess.DEVNULL,
-                    stdout=descriptor,
-                    stderr=subprocess.STDOUT,
-                    # A Ctrl-C in our terminal is ours to pass on, in order.
-                    start_new_session=True,
+                    {**self.launch.environment, **(environment or {})},
+                    self.launch.folder,
+                    self.launch.log,
                 )
             except OSError as error:
                 raise StackError(f"cannot start {self.name}: {error}") from error
-            finally:
-                os.close(descriptor)
             self._child = child
             self._asked_to_end = False
             self._move(

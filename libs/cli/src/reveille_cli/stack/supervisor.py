@@ -31,6 +31,7 @@ from reveille_cli.stack.plan import check_scale, make_launches, process_name
 from reveille_cli.stack.ports import PortHolder, assign_ports
 from reveille_cli.stack.process import ManagedProcess, ProcessState, ProcessStatus, describe_exit
 from reveille_cli.stack.record import Phase, Record, write_endpoints, write_record
+from reveille_cli.stack.spawner import Spawner
 
 SECRETS_VARIABLE = "SECRETS_DIR"
 
@@ -74,6 +75,7 @@ class Supervisor:
         self._listener = listener or Listener()
         self._lock = StackLock(self.data_dir)
         self._ports = PortHolder()
+        self._spawner = Spawner()
         self._stop_requested = threading.Event()
         self._impatient = threading.Event()
         self._recording = threading.Lock()
@@ -131,6 +133,7 @@ class Supervisor:
         with ExitStack() as steps:
             steps.callback(self._lock.release)
             steps.callback(self._ports.close)
+            steps.callback(self._spawner.close)
             steps.callback(self._write_last)
             if self._database is not None:
                 steps.callback(self._database.stop)
@@ -238,7 +241,7 @@ class Supervisor:
         )
         for launch in launches:
             _keep_last_log(launch.log)
-            self._processes[launch.name] = ManagedProcess(launch, self._on_change)
+            self._processes[launch.name] = ManagedProcess(launch, self._spawner, self._on_change)
         return compose
 
     def _choose_database(self, service: Service) -> EmbeddedDatabase | NamedDatabase:
