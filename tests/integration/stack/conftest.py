@@ -14,7 +14,9 @@ from typing import Any
 import psutil
 import pytest
 import yaml
+from typer.testing import CliRunner
 
+from reveille_cli.main import app
 from reveille_cli.stack.datadir import DataDir
 from reveille_cli.stack.leftovers import find_leftovers, stop_leftovers
 from reveille_cli.stack.process import ProcessState, ProcessStatus
@@ -87,11 +89,13 @@ class Place:
         self.made.append(supervisor)
         return supervisor
 
-    def reveille(self, *arguments: str) -> subprocess.CompletedProcess[str]:
-        """Run the command and wait for it."""
-        return subprocess.run(
-            self.command(*arguments), capture_output=True, text=True, timeout=50, check=False
-        )
+    def reveille(self, verb: str, *arguments: str) -> subprocess.CompletedProcess[str]:
+        """Run the command in this process, and return how it ended."""
+        words = self.command(verb, *arguments)[3:]
+        result = CliRunner().invoke(app, words)
+        if result.exception is not None and not isinstance(result.exception, SystemExit):
+            raise result.exception
+        return subprocess.CompletedProcess(words, result.exit_code, result.stdout, result.stderr)
 
     def command(self, verb: str, *arguments: str) -> list[str]:
         """Return the command line of `reveille` on this data directory."""

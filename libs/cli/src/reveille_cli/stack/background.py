@@ -124,6 +124,9 @@ def start_in_background(options: StackOptions, listener: Listener) -> list[Proce
         child.send_signal(signal.SIGTERM)
         child.wait()
         raise
+    except RemoteError:
+        child.wait()
+        raise
     raise StartFailed(
         f"the supervisor ended with code {child.wait()} before the stack was up",
         hint=f"its log is {data_dir.log('supervisor')}",
