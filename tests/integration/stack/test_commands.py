@@ -18,6 +18,7 @@ import pytest
 
 from reveille_cli.stack.health import Health, probe
 from reveille_cli.stack.leftovers import find_leftovers
+from reveille_cli.stack.lock import is_locked
 
 from .conftest import Place, job, stand_in
 
@@ -251,7 +252,8 @@ def _orphan(place: Place) -> list[int]:
 def _kill_supervisor(place: Place) -> None:
     pid = json.loads(place.data_dir.record.read_text())["supervisor"]["pid"]
     psutil.Process(pid).kill()
-    _until(lambda: _is_gone(pid))
+    # Its last thread lets the lock go, a little after the first has ended.
+    _until(lambda: not is_locked(place.data_dir))
 
 
 def _is_gone(pid: int) -> bool:
