@@ -19,7 +19,7 @@ def _public_url(value: str) -> str:
     return value.rstrip("/")
 
 
-class AutopilotSettings(ServiceSettings):
+class Settings(ServiceSettings):
     """The settings of the autopilot service."""
 
     service_name: ClassVar[str] = "autopilot"

@@ -24,6 +24,9 @@ from reveille_autopilot.domain.states import (
 )
 
 
+_NOT_FOUND = "the trigger no longer exists, or belongs elsewhere"
+
+
 class Verdict(StrEnum):
     """What becomes of an occurrence."""
 
@@ -78,16 +81,14 @@ class Invocable:
 def own_checks(occurrence: Occurrence, rule: Rule) -> Judgement | None:
     """Judge by the rows of this service; None when heartbeat has to be asked."""
     autopilot, trigger = rule.autopilot, rule.trigger
+    if not _exists(occurrence, autopilot):
+        return _refused(occurrence, Reason.TRIGGER_NOT_FOUND, _NOT_FOUND)
     if autopilot is not None and autopilot.status is not AutopilotStatus.ACTIVE:
         return _refused(occurrence, Reason.AUTOPILOT_PAUSED, "the autopilot is paused")
     if trigger is not None and trigger.deleted_at is None and not trigger.enabled:
         return _refused(occurrence, Reason.TRIGGER_DISABLED, "the trigger is switched off")
     if not _belongs(occurrence, autopilot, trigger):
-        return _refused(
-            occurrence,
-            Reason.TRIGGER_NOT_FOUND,
-            "the trigger no longer exists, or belongs elsewhere",
-        )
+        return _refused(occurrence, Reason.TRIGGER_NOT_FOUND, _NOT_FOUND)
     if not _listens(occurrence, trigger):
         return _refused(
             occurrence,
@@ -132,6 +133,16 @@ def wants(filters: Sequence[EventFilter], event: str, actions: Sequence[str]) ->
     )
 
 
+def _exists(occurrence: Occurrence, autopilot: Autopilot | None) -> bool:
+    """Tell whether there is a rule to judge: one of another workspace does not exist for this one.
+
+    First of all, so that a stranger never learns whether it is paused.
+    """
+    if autopilot is None:
+        return False
+    return occurrence.workspace_id in {None, autopilot.workspace_id}
+
+
 def _listens(occurrence: Occurrence, trigger: Trigger | None) -> bool:
     if occurrence.source is not RunSource.WEBHOOK or trigger is None:
         return True
@@ -142,8 +153,6 @@ def _listens(occurrence: Occurrence, trigger: Trigger | None) -> bool:
 
 def _belongs(occurrence: Occurrence, autopilot: Autopilot | None, trigger: Trigger | None) -> bool:
     if autopilot is None:
-        return False
-    if occurrence.workspace_id is not None and occurrence.workspace_id != autopilot.workspace_id:
         return False
     if occurrence.trigger_id is None:
         return occurrence.source.on_request

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from uuid import UUID
 
+from reveille_autopilot.domain.deadlines import CANCEL_AGAIN
 from reveille_autopilot.domain.models import Payload, Run
 from reveille_autopilot.domain.states import RunState
 from reveille_autopilot.store import rows
@@ -64,7 +65,8 @@ async def write(tx: Tx, writes: Sequence[RunWrite]) -> dict[UUID, datetime | Non
 async def postpone(tx: Tx, delays: Mapping[UUID, float]) -> set[UUID]:
     """Have the sweep try again later; gives those that had no outcome yet."""
     ids = sorted(delays)
-    found = await tx.fetch(Q["postpone_runs"], ids, [delays[each] for each in ids])
+    soon = CANCEL_AGAIN.total_seconds()
+    found = await tx.fetch(Q["postpone_runs"], ids, [delays[each] for each in ids], soon)
     return {rows.uuid(row["id"]) for row in found}
 
 

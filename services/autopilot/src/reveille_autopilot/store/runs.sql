@@ -61,11 +61,13 @@ WHERE r.id = i.id AND r.state = i.state_before
 RETURNING r.id, r.finished_at;
 
 -- name: postpone_runs
--- Nothing could be decided: the sweep tries again. A run with its outcome is left alone.
--- $1 ids, $2 in how many seconds
+-- Nothing could be decided: the sweep tries again, soon if somebody waits for a cancellation. A run
+-- with its outcome is left alone. $1 ids, $2 in how many seconds, $3 at most, if to be cancelled
 UPDATE runs r
 SET attempts = r.attempts + CASE WHEN r.state = 'pending' THEN 1 ELSE 0 END,
-    next_attempt_at = clock() + make_interval(secs => i.delay)
+    next_attempt_at = clock() + make_interval(
+        secs => CASE WHEN r.cancel_requested_at IS NULL THEN i.delay ELSE least(i.delay, $3) END
+    )
 FROM unnest($1::uuid[], $2::float8[]) AS i (id, delay)
 WHERE r.id = i.id AND r.finished_at IS NULL
 RETURNING r.id;

@@ -13,7 +13,7 @@ import grpc
 
 from reveille_autopilot.domain.deadlines import CANCEL_AGAIN
 from reveille_autopilot.domain.models import Run
-from reveille_autopilot.domain.outcomes import Step, cancelled_downstream, given_up
+from reveille_autopilot.domain.outcomes import Step, WakeFacts, cancelled_downstream, given_up
 from reveille_autopilot.store import autopilots, runs
 from reveille_autopilot.usecases import downstream
 from reveille_autopilot.usecases.dispatch import AGAIN
@@ -90,7 +90,7 @@ class CallOff:
             Moment.GIVE_UP,
         )
 
-    async def _call(self, batch: Sequence[Run]) -> list[tuple[Run, downstream.WakeFacts, bool]]:
+    async def _call(self, batch: Sequence[Run]) -> list[tuple[Run, WakeFacts, bool]]:
         if not batch:
             return []
         try:
@@ -112,7 +112,7 @@ class CallOff:
         later = {
             run.id: _later(run)
             for run in batch
-            if run.id not in after or not (after[run.id].terminal or after[run.id] != run)
+            if run.id not in after or not after[run.id].terminal
         }
         if later:
             async with self._db.session() as tx:

@@ -124,9 +124,15 @@ class Checker:
         ended = {WakeState.COMPLETED, WakeState.FAILED}
         if downstream.wake_state(wakeup.state) not in ended or not wakeup.run_id:
             return None
-        response = await self._heartbeat.agent_runs.GetRun(
-            agent_run_pb.GetRunRequest(run_id=wakeup.run_id)
-        )
+        try:
+            response = await self._heartbeat.agent_runs.GetRun(
+                agent_run_pb.GetRunRequest(run_id=wakeup.run_id)
+            )
+        except grpc.aio.AioRpcError as error:
+            if error.code() is grpc.StatusCode.NOT_FOUND:
+                # Kept for a shorter time than the wakeup; the outcome does not depend on it.
+                return None
+            raise
         if not response.run.result:
             summary = response.run.summary
             return downstream.result_json({"summary": summary}) if summary else None

@@ -1,0 +1,33 @@
+"""What a rule and its triggers may say, as far as this service alone can judge it."""
+
+from __future__ import annotations
+
+import re
+from datetime import datetime
+
+from reveille_cron import CronError, Schedule, parse, zone
+
+PROVIDER = re.compile(r"[a-z][a-z0-9_-]{0,39}")
+ISSUE_PREFIX = re.compile(r"[A-Z]{2,8}")
+DEFAULT_BODY_BYTES = 262_144
+MAX_BODY_BYTES = 26_214_400
+MAX_FILTERS = 50
+
+
+def schedule_refusals(cron: str, time_zone: str, now: datetime) -> list[tuple[str, CronError]]:
+    """Give every refusal of a schedule, each with the field it is about; none when it can fire."""
+    refusals: list[tuple[str, CronError]] = []
+    try:
+        expression = parse(cron)
+    except CronError as error:
+        refusals.append(("cron", error))
+    try:
+        place = zone(time_zone)
+    except CronError as error:
+        refusals.append(("time_zone", error))
+    if not refusals:
+        try:
+            Schedule(expression, place).require_firing(now)
+        except CronError as error:
+            refusals.append(("cron", error))
+    return refusals

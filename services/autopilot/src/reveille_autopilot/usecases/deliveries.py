@@ -1,0 +1,107 @@
+"""Webhook deliveries: judged by their facts first, dispatched when their bodies come."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from uuid import UUID
+
+from reveille_autopilot.domain.deadlines import FIRST_LOOK
+from reveille_autopilot.domain.gate import Occurrence, Verdict
+from reveille_autopilot.domain.keys import webhook_key
+from reveille_autopilot.domain.models import Payload, Run
+from reveille_autopilot.domain.states import Reason, RunSource, RunState
+from reveille_autopilot.store import admission, runs
+from reveille_autopilot.usecases.admit import Admission, Admissions, Candidate
+from reveille_autopilot.usecases.dispatch import Dispatcher
+from reveille_runtime.crash import crash_point
+from reveille_runtime.db import Database, Tx, retrying_transaction
+from reveille_runtime.ids import new_id
+
+
+@dataclass(frozen=True, slots=True)
+class DeliveryFacts:
+    """What admission may know of a delivery."""
+
+    delivery_id: UUID
+    endpoint_id: UUID
+    workspace_id: UUID
+    event: str
+    actions: tuple[str, ...]
+    trace_carrier: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class DeliveryBody:
+    """An admitted delivery, with what the agent gets to read."""
+
+    delivery_id: UUID
+    run_id: UUID
+    payload: Payload
+    trace_carrier: Mapping[str, str] = field(default_factory=dict)
+
+
+class Deliveries:
+    """Admits and dispatches deliveries; the same one again has no second effect."""
+
+    def __init__(self, db: Database, admissions: Admissions, dispatcher: Dispatcher) -> None:
+        self._db = db
+        self._admissions = admissions
+        self._dispatcher = dispatcher
+
+    async def admit(self, facts: DeliveryFacts) -> Admission:
+        """Judge a delivery; of an admitted one the run waits for its body."""
+        return await self._admissions.admit(
+            Candidate(
+                run_id=new_id(),
+                key=webhook_key(facts.delivery_id),
+                occurrence=Occurrence(
+                    RunSource.WEBHOOK,
+                    facts.workspace_id,
+                    facts.endpoint_id,
+                    facts.event,
+                    facts.actions,
+                ),
+                delivery_id=facts.delivery_id,
+                payload_ready=False,
+                trace_carrier=facts.trace_carrier,
+            )
+        )
+
+    async def store(self, bodies: Sequence[DeliveryBody]) -> dict[UUID, Run]:
+        """Store the bodies with their runs, once; gives the runs by id."""
+        named = {body.run_id: body for body in bodies}
+
+        async def write(tx: Tx) -> dict[UUID, Run]:
+            await admission.store_payloads(
+                tx,
+                [
+                    (each.run_id, each.delivery_id, each.payload)
+                    for _, each in sorted(named.items())
+                ],
+                FIRST_LOOK,
+            )
+            return await runs.get(tx, list(named))
+
+        found = await retrying_transaction(self._db, write, repeatable=True)
+        crash_point("autopilot.payload.after_commit")
+        return found
+
+    async def dispatch(self, body: DeliveryBody, run: Run | None) -> Run | None:
+        """Dispatch a delivery's run; None when the run is not that delivery's."""
+        if run is None or run.delivery_id != body.delivery_id:
+            return None
+        if run.state is not RunState.PENDING:
+            return run
+        return await self._dispatcher.dispatch(run, body.trace_carrier, len(body.payload.body))
+
+
+def is_unknown_endpoint(admitted: Admission) -> bool:
+    """Tell a delivery for a trigger that is gone, or is not where the gateway believes."""
+    judgement = admitted.judgement
+    return (
+        admitted.run is None
+        and judgement is not None
+        and judgement.verdict is Verdict.IGNORE
+        and judgement.reason == Reason.TRIGGER_NOT_FOUND
+    )

@@ -1,0 +1,71 @@
+"""The job that this service executes for the scheduler, and its registration there."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import TYPE_CHECKING
+
+from reveille.scheduler.v1 import job_pb2 as pb
+from reveille.scheduler.v1 import scheduler_service_pb2 as scheduler_pb
+from reveille_autopilot.usecases.plans import JOB
+from reveille_runtime import logs
+from reveille_runtime.errors import DomainError
+from reveille_runtime.rpc_errors import as_domain_errors
+from reveille_runtime.validation import to_duration
+
+if TYPE_CHECKING:
+    from reveille.scheduler.v1.scheduler_service_pb2_grpc import SchedulerServiceAsyncStub
+
+HANDLER = "autopilot"
+# The scheduler's database may be restored to a time before the job was known.
+AGAIN_SECONDS = 300.0
+RETRY_SECONDS = 1.0
+_log = logs.get_logger(__name__)
+
+
+def schedule_job() -> pb.Job:
+    """Describe the job: how late, how often and how long."""
+    return pb.Job(
+        name=JOB,
+        handler=HANDLER,
+        catch_up_window=to_duration(timedelta(hours=24)),
+        max_lateness=to_duration(timedelta(minutes=5)),
+        run_timeout=to_duration(timedelta(minutes=2)),
+        stale_timeout=to_duration(timedelta(minutes=5)),
+        heartbeat_interval=to_duration(timedelta(seconds=30)),
+        max_attempts=3,
+        retry_backoff=[to_duration(timedelta(minutes=minutes)) for minutes in (1, 5, 15)],
+        retry_deadline=to_duration(timedelta(hours=1)),
+    )
+
+
+class Jobs:
+    """Keeps the registration."""
+
+    def __init__(self, scheduler: SchedulerServiceAsyncStub) -> None:
+        self._scheduler = scheduler
+        self._registered = False
+
+    async def registered(self) -> None:
+        """Register unless this process has done so."""
+        if not self._registered:
+            await self._register()
+
+    async def step(self) -> float:
+        """Register, or repeat it; gives the pause until the next time."""
+        try:
+            await self._register()
+        except DomainError as error:
+            _log.warning(
+                "The scheduler does not know our job yet; it will be told again.",
+                action="job.not_registered",
+                job=JOB,
+                cause=error.message,
+            )
+            return RETRY_SECONDS
+        return AGAIN_SECONDS
+
+    async def _register(self) -> None:
+        with as_domain_errors():
+            await self._scheduler.RegisterJob(scheduler_pb.RegisterJobRequest(job=schedule_job()))
+        self._registered = True

@@ -1,0 +1,204 @@
+"""Telling the others what this service wants of them: scopes, endpoints, workspaces."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Collection, Sequence
+from typing import TYPE_CHECKING, TypeVar
+from uuid import UUID
+
+from reveille.heartbeat.v1 import workspace_replica_service_pb2 as replica_pb
+from reveille.scheduler.v1 import job_pb2 as job_pb
+from reveille.scheduler.v1 import scheduler_service_pb2 as scheduler_pb
+from reveille.webhook.v1 import endpoint_service_pb2 as endpoint_pb
+from reveille_autopilot.store import triggers, workspaces
+from reveille_autopilot.store.triggers import EndpointState, ScopeState
+from reveille_autopilot.store.workspaces import WorkspaceState
+from reveille_autopilot.usecases.jobs import Jobs
+from reveille_autopilot.usecases.peers import Heartbeat, is_refusal
+from reveille_autopilot.usecases.plans import JOB, SCOPE_KIND
+from reveille_runtime import logs
+from reveille_runtime.crash import crash_point
+from reveille_runtime.db import Database, Tx
+from reveille_runtime.desired import DesiredRow, Relay
+from reveille_runtime.errors import DomainError
+from reveille_runtime.rpc_errors import as_domain_errors
+from reveille_runtime.validation import to_timestamp
+
+if TYPE_CHECKING:
+    from reveille.scheduler.v1.scheduler_service_pb2_grpc import SchedulerServiceAsyncStub
+    from reveille.webhook.v1.endpoint_service_pb2_grpc import EndpointServiceAsyncStub
+
+T = TypeVar("T")
+R = TypeVar("R", bound=DesiredRow)
+_log = logs.get_logger(__name__)
+
+
+class Relays:
+    """One relay per receiver; `push_now` of each is what a caller waits for."""
+
+    def __init__(
+        self,
+        db: Database,
+        scheduler: SchedulerServiceAsyncStub,
+        endpoints: EndpointServiceAsyncStub,
+        heartbeat: Heartbeat,
+        jobs: Jobs,
+    ) -> None:
+        self._db = db
+        self._scheduler = scheduler
+        self._endpoints = endpoints
+        self._heartbeat = heartbeat
+        self._jobs = jobs
+        self.scopes: Relay[ScopeState] = Relay(
+            "autopilot.scopes",
+            pending=lambda after, limit: self._read(triggers.unsynced_scopes, after, limit),
+            load=lambda ids: self._read(triggers.unsynced_scopes_of, ids),
+            push=self._push_scopes,
+            mark=lambda ids, revisions: self._read(triggers.mark_synced, ids, revisions),
+        )
+        self.endpoints: Relay[EndpointState] = Relay(
+            "autopilot.endpoints",
+            pending=lambda after, limit: self._read(triggers.unsynced_endpoints, after, limit),
+            load=lambda ids: self._read(triggers.unsynced_endpoints_of, ids),
+            push=self._push_endpoints,
+            mark=lambda ids, revisions: self._read(triggers.mark_synced, ids, revisions),
+        )
+        self.workspaces: Relay[WorkspaceState] = Relay(
+            "autopilot.workspaces",
+            pending=lambda after, limit: self._read(workspaces.unsynced, after, limit),
+            load=lambda ids: self._read(workspaces.unsynced_of, ids),
+            push=self._push_workspaces,
+            mark=lambda ids, revisions: self._read(workspaces.mark_synced, ids, revisions),
+        )
+
+    async def _read(self, work: Callable[..., Awaitable[T]], *args: object) -> T:
+        async with self._db.session() as tx:
+            return await _with(tx, work, *args)
+
+    async def _push_scopes(self, rows: Sequence[ScopeState]) -> Collection[UUID]:
+        """Send scopes and deletions; scopes of a job that is not known yet need it first."""
+        await self._jobs.registered()
+        wanted = [row for row in rows if not row.deleted]
+        deleted = [row for row in rows if row.deleted]
+        taken: list[UUID] = []
+        if wanted:
+            taken += await _halving(wanted, self._upsert_scopes)
+        if deleted:
+            taken += await _halving(deleted, self._delete_scopes)
+        crash_point("autopilot.relay.after_push")
+        return taken
+
+    async def _upsert_scopes(self, rows: Sequence[ScopeState]) -> None:
+        scopes = [
+            job_pb.Scope(
+                job_name=JOB,
+                kind=SCOPE_KIND,
+                id=str(row.id),
+                cron=row.cron,
+                time_zone=row.time_zone,
+                enabled=row.enabled,
+                revision=row.revision,
+                effective_from=to_timestamp(row.effective_from),
+            )
+            for row in rows
+        ]
+        with as_domain_errors():
+            await self._scheduler.UpsertScopes(scheduler_pb.UpsertScopesRequest(scopes=scopes))
+
+    async def _delete_scopes(self, rows: Sequence[ScopeState]) -> None:
+        keys = [
+            scheduler_pb.ScopeKey(
+                job_name=JOB, kind=SCOPE_KIND, id=str(row.id), revision=row.revision
+            )
+            for row in rows
+        ]
+        with as_domain_errors():
+            await self._scheduler.DeleteScopes(scheduler_pb.DeleteScopesRequest(scopes=keys))
+
+    async def _push_endpoints(self, rows: Sequence[EndpointState]) -> Collection[UUID]:
+        return await _one_by_one(rows, self._push_endpoint)
+
+    async def _push_endpoint(self, row: EndpointState) -> None:
+        with as_domain_errors():
+            if row.deleted:
+                await self._endpoints.DeleteEndpoint(
+                    endpoint_pb.DeleteEndpointRequest(
+                        endpoint_id=str(row.id), revision=row.revision
+                    )
+                )
+                return
+            await self._endpoints.PutEndpoint(
+                endpoint_pb.PutEndpointRequest(
+                    endpoint=endpoint_pb.Endpoint(
+                        endpoint_id=str(row.id),
+                        workspace_id=str(row.workspace_id),
+                        token_sha256=row.token_sha256,
+                        previous_token_sha256=row.previous_token_sha256 or b"",
+                        previous_token_expire_time=to_timestamp(row.previous_token_expires_at),
+                        provider=row.provider,
+                        max_body_bytes=row.max_body_bytes,
+                        revision=row.revision,
+                    )
+                )
+            )
+
+    async def _push_workspaces(self, rows: Sequence[WorkspaceState]) -> Collection[UUID]:
+        return await _one_by_one(rows, self._push_workspace)
+
+    async def _push_workspace(self, row: WorkspaceState) -> None:
+        with as_domain_errors():
+            await self._heartbeat.workspaces.PutWorkspace(
+                replica_pb.PutWorkspaceRequest(
+                    workspace_id=str(row.id),
+                    issue_prefix=row.issue_prefix,
+                    default_responsible_user_id=row.default_responsible_user_id,
+                    revision=row.revision,
+                )
+            )
+
+
+async def _with(tx: Tx, work: Callable[..., Awaitable[T]], *args: object) -> T:
+    return await work(tx, *args)
+
+
+async def _halving(rows: Sequence[R], push: Callable[[Sequence[R]], Awaitable[None]]) -> list[UUID]:
+    """Send a batch; one that is refused is halved, so that a bad row holds nobody else up."""
+    try:
+        await push(rows)
+    except DomainError as error:
+        if not is_refusal(error):
+            raise
+        if len(rows) == 1:
+            _note_refusal(rows[0].id, error)
+            return []
+        middle = len(rows) // 2
+        return await _halving(rows[:middle], push) + await _halving(rows[middle:], push)
+    return [row.id for row in rows]
+
+
+async def _one_by_one(rows: Sequence[R], push: Callable[[R], Awaitable[None]]) -> list[UUID]:
+    """Send rows for which there is no batch; those taken before an outage count."""
+    taken: list[UUID] = []
+    for row in rows:
+        try:
+            await push(row)
+        except DomainError as error:
+            if is_refusal(error):
+                _note_refusal(row.id, error)
+                continue
+            if taken:
+                break
+            raise
+        taken.append(row.id)
+    crash_point("autopilot.relay.after_push")
+    return taken
+
+
+def _note_refusal(row_id: UUID, error: DomainError) -> None:
+    _log.error(
+        "A row was refused by its receiver.",
+        action="relay.row_refused",
+        id=str(row_id),
+        reason=error.reason,
+        cause=error.message,
+    )

@@ -1,0 +1,140 @@
+"""The one place that connects the autopilot service's parts."""
+
+from __future__ import annotations
+
+from contextlib import AsyncExitStack
+
+from reveille.autopilot.v1.autopilot_service_pb2_grpc import add_AutopilotServiceServicer_to_server
+from reveille.autopilot.v1.dispatch_service_pb2_grpc import add_DispatchServiceServicer_to_server
+from reveille.autopilot.v1.workspace_service_pb2_grpc import add_WorkspaceServiceServicer_to_server
+from reveille.explain.v1.explain_service_pb2_grpc import add_ExplainServiceServicer_to_server
+from reveille.scheduler.v1.job_handler_service_pb2_grpc import (
+    add_JobHandlerServiceServicer_to_server,
+)
+from reveille_autopilot.config import Settings
+from reveille_autopilot.crash_points import CRASH_POINTS
+from reveille_autopilot.rpc.dispatch import DispatchServicer
+from reveille_autopilot.rpc.plans import JobHandlerServicer
+from reveille_autopilot.rpc.runs import AutopilotServicer
+from reveille_autopilot.rpc.workspaces import WorkspaceServicer
+from reveille_autopilot.usecases.admit import Admissions
+from reveille_autopilot.usecases.autopilots import Autopilots
+from reveille_autopilot.usecases.call_off import CallOff
+from reveille_autopilot.usecases.check import Checker
+from reveille_autopilot.usecases.deliveries import Deliveries
+from reveille_autopilot.usecases.dispatch import Dispatcher
+from reveille_autopilot.usecases.explain import Explain
+from reveille_autopilot.usecases.follow import TYPES, Follower
+from reveille_autopilot.usecases.jobs import AGAIN_SECONDS, Jobs
+from reveille_autopilot.usecases.peers import Heartbeat, endpoints_on, scheduler_on
+from reveille_autopilot.usecases.plans import Plans
+from reveille_autopilot.usecases.read_runs import RunReader
+from reveille_autopilot.usecases.relays import Relays
+from reveille_autopilot.usecases.run_now import RunRequests
+from reveille_autopilot.usecases.settle import RUNS_CHANNEL, Settler
+from reveille_autopilot.usecases.signals import RunSignals
+from reveille_autopilot.usecases.signing import SigningSecrets
+from reveille_autopilot.usecases.summary import RunTracing
+from reveille_autopilot.usecases.sweep import LONGEST_PAUSE, Sweep
+from reveille_autopilot.usecases.triggers import Triggers
+from reveille_autopilot.usecases.workspaces import Workspaces
+from reveille_autopilot.workers.news import pass_on, send_home
+from reveille_runtime.app import App
+from reveille_runtime.crash import check_environment
+from reveille_runtime.crypto import Sealer
+from reveille_runtime.db import Database
+from reveille_runtime.explain import ExplainServicer
+from reveille_runtime.feed import CursorStore, FeedConsumer
+from reveille_runtime.hints import HintBus, Notifier
+from reveille_runtime.lifecycle import Background, Loop
+from reveille_runtime.schemas import wait_for_schema
+
+# How often each relay looks for rows that its receiver lacks.
+RELAY_SECONDS = 1.0
+# Every call of ours carries ids or keys of our own making, so each may be repeated.
+REPEATABLE = (
+    "reveille.heartbeat.v1.AgentService",
+    "reveille.heartbeat.v1.IssueService",
+    "reveille.heartbeat.v1.RunService",
+    "reveille.heartbeat.v1.WakeupService",
+    "reveille.heartbeat.v1.WorkspaceReplicaService",
+    "reveille.scheduler.v1.SchedulerService",
+    "reveille.webhook.v1.EndpointService",
+)
+
+
+async def build(app: App[Settings]) -> None:
+    """Open what the service needs and register what it does."""
+    check_environment(CRASH_POINTS)
+    settings = app.settings
+    sealer = Sealer(settings.sealing_key_file)
+    database = await app.resource(Database(settings.database, app.telemetry))
+    await wait_for_schema(database, "autopilot")
+    channels = await app.channels(
+        {
+            "scheduler": settings.scheduler_target,
+            "webhook": settings.webhook_target,
+            "heartbeat": settings.heartbeat_target,
+        },
+        idempotent=REPEATABLE,
+    )
+    heartbeat = Heartbeat.on(channels.get("heartbeat"))
+    endpoints = endpoints_on(channels.get("webhook"))
+
+    bus = HintBus(settings.database, database)
+    notifier = Notifier(database)
+    signals = RunSignals()
+    tracing = RunTracing(app.telemetry)
+    settler = Settler(database, tracing, signals, notifier)
+    admissions = Admissions(database, heartbeat, tracing, settler)
+    dispatcher = Dispatcher(database, heartbeat, settler, tracing)
+    call_off = CallOff(database, heartbeat, settler)
+    sweep = Sweep(database, dispatcher, call_off, Checker(database, heartbeat, settler, call_off))
+    jobs = Jobs(scheduler_on(channels.get("scheduler")))
+    relays = Relays(database, scheduler_on(channels.get("scheduler")), endpoints, heartbeat, jobs)
+    consumer = FeedConsumer(
+        "heartbeat",
+        watch=heartbeat.events.WatchEvents,
+        cursors=CursorStore(database, "heartbeat"),
+        handle=Follower(database, settler).handle,
+        reconcile=sweep.reconcile,
+        types=TYPES,
+    )
+    closing = await app.resource(AsyncExitStack())
+    closing.push_async_callback(notifier.close)
+    closing.push_async_callback(dispatcher.batcher.close)
+    closing.push_async_callback(admissions.batcher.close)
+
+    app.server.add(
+        add_WorkspaceServiceServicer_to_server, WorkspaceServicer(Workspaces(database, relays))
+    )
+    app.server.add(
+        add_AutopilotServiceServicer_to_server,
+        AutopilotServicer(
+            Autopilots(database, heartbeat),
+            Triggers(database, relays, sealer, settings.public_url),
+            SigningSecrets(database, endpoints, relays),
+            RunRequests(database, admissions, dispatcher),
+            RunReader(database, signals),
+            call_off,
+        ),
+    )
+    app.server.add(
+        add_DispatchServiceServicer_to_server,
+        DispatchServicer(Deliveries(database, admissions, dispatcher)),
+    )
+    app.server.add(
+        add_JobHandlerServiceServicer_to_server,
+        JobHandlerServicer(Plans(admissions, dispatcher)),
+    )
+    app.server.add(add_ExplainServiceServicer_to_server, ExplainServicer(Explain(database)))
+
+    app.works(bus)
+    hint = bus.event(RUNS_CHANNEL)
+    app.works(Background("news", lambda: pass_on(hint, signals)))
+    app.works(Background("send home", lambda: send_home(app.server.draining, signals)))
+    app.claims(Loop("job", jobs.step, AGAIN_SECONDS))
+    for relay in (relays.workspaces, relays.endpoints, relays.scopes):
+        app.claims(Loop(relay.name, relay.step, RELAY_SECONDS))
+    app.claims(Loop("sweep", sweep.step, LONGEST_PAUSE))
+    app.claims(Background("feed", consumer.run))
