@@ -370,6 +370,14 @@ async def test_a_cursor_from_a_future_that_never_was_expires(db: Database) -> No
         await FeedReader(db).read(Cursor(head.epoch, head.xid + 1000, 0))
 
 
+async def test_a_cursor_of_a_later_life_expires_too(db: Database) -> None:
+    await write(db, "a")
+    head = await FeedReader(db).head()
+    # The database was put back to before that life began.
+    with pytest.raises(CursorExpired):
+        await FeedReader(db).read(Cursor(head.epoch + 1, head.xid, 0))
+
+
 async def test_two_first_writers_of_a_new_life_agree_on_its_epoch(
     db: Database, scratch: TestDatabase
 ) -> None:

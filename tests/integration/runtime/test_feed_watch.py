@@ -409,28 +409,81 @@ class Servicer(pb_grpc.EventServiceServicer):
             self.cancelled.set()
 
 
-async def test_over_a_real_channel_and_the_stream_ends_with_the_consumer(
+async def test_a_replica_that_lost_the_race_keeps_the_newer_cursor_of_the_two(
     producer: Producer, consumer: Consumer
 ) -> None:
+    old, mine, newer = (Cursor(1, xid, 0).encode() for xid in (10, 20, 30))
+    # Somebody else moved it since we read it, but not as far as we came.
+    assert await consumer.cursors.save("", old)
+    await consumer.feed._save(mine)
+    assert await consumer.cursors.load() == mine
+    # And now further than we came.
+    assert await consumer.cursors.save(mine, newer)
+    await consumer.feed._save(Cursor(1, 25, 0).encode())
+    assert await consumer.cursors.load() == newer
+
+
+@contextlib.asynccontextmanager
+async def over_a_channel(producer: Producer, consumer: Consumer) -> AsyncIterator[Servicer]:
+    """Serve the producer's feed over a real channel to the consumer."""
     server = grpc.aio.server()
     servicer = Servicer(producer)
     pb_grpc.add_EventServiceServicer_to_server(servicer, server)
     port = server.add_insecure_port("127.0.0.1:0")
     await server.start()
+    try:
+        async with grpc.aio.insecure_channel(f"127.0.0.1:{port}") as channel:
+            consumer.feed._watch = pb_grpc.EventServiceStub(channel).WatchEvents
+            yield servicer
+    finally:
+        await server.stop(None)
+
+
+async def test_over_a_real_channel_an_expired_cursor_reconciles(
+    producer: Producer, consumer: Consumer
+) -> None:
     await producer.write("old")
     page = await FeedReader(producer.db).read(Cursor.beginning())
     await producer.write("gone")
     producer.db.move_clock(7200)
     await prune(producer.db, timedelta(hours=1))
     assert await consumer.cursors.save("", page.events[0].cursor.encode())
-    async with contextlib.AsyncExitStack() as stack:
-        stack.push_async_callback(server.stop, None)
-        channel = await stack.enter_async_context(grpc.aio.insecure_channel(f"127.0.0.1:{port}"))
-        consumer.feed._watch = pb_grpc.EventServiceStub(channel).WatchEvents
+    async with over_a_channel(producer, consumer), consumer.running():
+        await consumer.until(lambda: consumer.reconciled == 1)
+        await producer.write("a", "b")
+        await consumer.until(lambda: consumer.handled == ["a", "b"])
+
+
+async def test_the_stream_ends_with_its_consumer(producer: Producer, consumer: Consumer) -> None:
+    async with over_a_channel(producer, consumer) as servicer:
         async with consumer.running():
             await consumer.until(lambda: consumer.reconciled == 1)
-            servicer.cancelled.clear()
-            await producer.write("a", "b")
-            await consumer.until(lambda: consumer.handled == ["a", "b"])
+            assert not servicer.cancelled.is_set()
+        async with asyncio.timeout(50):
+            await servicer.cancelled.wait()
+
+
+async def test_the_stream_ends_with_a_consumer_that_was_not_reading(
+    producer: Producer, consumer: Consumer
+) -> None:
+    stuck = asyncio.Event()
+
+    async def never(events: Sequence[pb.Event]) -> None:
+        stuck.set()
+        await asyncio.Event().wait()
+
+    consumer.feed._handle = never
+    async with over_a_channel(producer, consumer) as servicer:
+        async with consumer.running():
+            await consumer.until(lambda: consumer.reconciled == 1)
+            # More than it buffers, so that its receiver waits for room and not for the call.
+            await producer.write(*(f"e{number}" for number in range(1000)))
+            await stuck.wait()
+            receiver = next(
+                task for task in asyncio.all_tasks() if task.get_name() == "feed scratch"
+            )
+            async with asyncio.timeout(50):
+                while "put" not in str(receiver.get_stack(limit=1)[0].f_code.co_name):
+                    await asyncio.sleep(0)
         async with asyncio.timeout(50):
             await servicer.cancelled.wait()

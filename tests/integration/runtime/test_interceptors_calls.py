@@ -227,9 +227,9 @@ ERRORS: list[DomainError] = [
     AlreadyExists("NAME_TAKEN", "taken"),
     FailedPrecondition("RUN_TERMINAL", "over", {"state": "failed"}),
     Aborted("ETAG_STALE", "read again"),
-    ResourceExhausted("QUEUE_FULL", "full", retry_after=2.5),
+    ResourceExhausted("OVERLOADED", "full", retry_after=2.5),
     Unavailable("AWAY", "away", {"peer": "x"}, retry_after=0.5),
-    PermissionDenied("ROLE_TOO_LOW", "no"),
+    PermissionDenied("ROLE_TOO_WEAK", "no"),
     Unauthenticated("TOKEN_INVALID", "who?"),
 ]
 

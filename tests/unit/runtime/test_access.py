@@ -42,7 +42,7 @@ def test_a_stranger_cannot_tell_a_foreign_workspace_from_an_unknown_one() -> Non
     with pytest.raises(NotFound) as refused:
         user(Role.OWNER).require_member(ELSEWHERE)
 
-    assert refused.value.reason == "WORKSPACE_NOT_FOUND"
+    assert refused.value.reason == "NOT_FOUND"
 
 
 def test_a_member_is_told_which_role_is_missing() -> None:
@@ -50,7 +50,7 @@ def test_a_member_is_told_which_role_is_missing() -> None:
 
     with pytest.raises(PermissionDenied) as refused:
         user(Role.MEMBER).require_member(HERE, Role.ADMIN)
-    assert refused.value.reason == "ROLE_TOO_LOW"
+    assert refused.value.reason == "ROLE_TOO_WEAK"
     assert refused.value.metadata["required_role"] == "admin"
 
 

@@ -173,7 +173,7 @@ async def test_a_full_queue_refuses_and_does_nothing() -> None:
     await settle()
     with pytest.raises(ResourceExhausted) as refused:
         await batcher.submit(("over", 9))
-    assert refused.value.reason == "QUEUE_FULL"
+    assert refused.value.reason == "OVERLOADED"
     assert refused.value.retry_after == 1.0
 
     await gate.open_all(tasks)

@@ -30,10 +30,10 @@ def test_invalid_arguments_take_the_first_violations_reason() -> None:
 
     assert error.reason == "INVALID_CRON"
     assert error.message == "cron: 5 fields, not 4; tz: unknown"
-    assert InvalidArgument.of("a", "b").reason == "INVALID_ARGUMENT"
+    assert InvalidArgument.of("a", "b").reason == "INVALID_FIELD"
     assert InvalidArgument(reason="REQUEST_ID_REUSED").reason == "REQUEST_ID_REUSED"
 
 
 def test_what_may_pass_says_when() -> None:
-    assert ResourceExhausted("QUEUE_FULL", retry_after=1.5).retry_after == 1.5
+    assert ResourceExhausted("OVERLOADED", retry_after=1.5).retry_after == 1.5
     assert Unavailable("DATABASE_DOWN").retry_after is None

@@ -86,13 +86,13 @@ class Actor:
         role = self.role_in(workspace_id)
         if role is None:
             raise NotFound(
-                "WORKSPACE_NOT_FOUND",
+                "NOT_FOUND",
                 f"workspace {workspace_id} does not exist, or is not yours",
                 {"workspace_id": str(workspace_id)},
             )
         if not role.covers(minimum):
             raise PermissionDenied(
-                "ROLE_TOO_LOW",
+                "ROLE_TOO_WEAK",
                 f"this needs the role {minimum.value} in the workspace; yours is {role.value}",
                 {
                     "workspace_id": str(workspace_id),

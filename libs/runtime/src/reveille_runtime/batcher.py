@@ -125,10 +125,10 @@ class Batcher(Generic[I, R]):
                 whose batch had started may have been written.
         """
         if self._closed:
-            raise Unavailable("SHUTTING_DOWN", f"{self.name} takes no more items")
+            raise Unavailable("NOT_SERVING", f"{self.name} takes no more items")
         if self._queued >= self._max_queue:
             raise ResourceExhausted(
-                "QUEUE_FULL", f"{self.name} has {self._queued} items waiting", retry_after=1.0
+                "OVERLOADED", f"{self.name} has {self._queued} items waiting", retry_after=1.0
             )
         loop = asyncio.get_running_loop()
         patience = loop.time() + (self._retry_for if timeout is None else timeout)
@@ -240,7 +240,7 @@ class Batcher(Generic[I, R]):
                 if not entry.answer.done():
                     # Only when the process stops in the middle: the outcome is unknown.
                     entry.answer.set_exception(
-                        Unavailable("INTERRUPTED", f"a batch of {self.name} was interrupted")
+                        Unavailable("NOT_SERVING", f"a batch of {self.name} was interrupted")
                     )
                 self._release_key(entry)
 

@@ -43,12 +43,12 @@ class InvalidArgument(DomainError):
         metadata: Mapping[str, str] | None = None,
     ) -> None:
         self.violations = tuple(violations)
-        first = next((v.reason for v in self.violations if v.reason), "INVALID_ARGUMENT")
+        first = next((v.reason for v in self.violations if v.reason), "INVALID_FIELD")
         text = "; ".join(f"{v.field}: {v.description}" for v in self.violations)
         super().__init__(reason or first, message or text, metadata)
 
     @classmethod
-    def of(cls, field: str, description: str, reason: str = "INVALID_ARGUMENT") -> InvalidArgument:
+    def of(cls, field: str, description: str, reason: str = "INVALID_FIELD") -> InvalidArgument:
         """Name the one field that is wrong."""
         return cls((FieldViolation(field, description, reason),))
 

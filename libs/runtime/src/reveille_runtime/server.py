@@ -201,7 +201,7 @@ class GrpcServer:
 
 def draining_error() -> Unavailable:
     """What a stream ends with when the server drains: connect again, resume where you were."""
-    return Unavailable("DRAINING", "the server is stopping; connect again", retry_after=0.2)
+    return Unavailable("NOT_SERVING", "the server is stopping; connect again", retry_after=0.2)
 
 
 class InFlight:
@@ -272,5 +272,5 @@ class _Router(grpc.GenericRpcHandler):
 
 
 async def _not_ready(_request: bytes, context: grpc.aio.ServicerContext[Any, Any]) -> None:
-    error = Unavailable("STARTING", "the service is starting; try again", retry_after=0.5)
+    error = Unavailable("NOT_SERVING", "the service is starting; try again", retry_after=0.5)
     await context.abort_with_status(to_grpc_status(error))

@@ -33,7 +33,7 @@ class Violations:
     def __bool__(self) -> bool:
         return bool(self._found)
 
-    def add(self, field: str, description: str, reason: str = "INVALID_ARGUMENT") -> None:
+    def add(self, field: str, description: str, reason: str = "INVALID_FIELD") -> None:
         """Note one refused field."""
         self._found.append(FieldViolation(field, description, reason))
 

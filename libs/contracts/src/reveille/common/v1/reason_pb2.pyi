@@ -254,6 +254,40 @@ class _ErrorReasonEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_ErrorReas
     """A fault of ours; the trace id tells more."""
     ERROR_REASON_DEADLINE_EXCEEDED: _ErrorReason.ValueType  # 22
     """The deadline passed."""
+    ERROR_REASON_SCHEMA_NOT_READY: _ErrorReason.ValueType  # 23
+    """The database is not at the revision this release needs."""
+    ERROR_REASON_OPERATOR_REQUIRED: _ErrorReason.ValueType  # 24
+    """Only an operator may do this."""
+    ERROR_REASON_REQUEST_ANSWER_EXPIRED: _ErrorReason.ValueType  # 25
+    """The answer of this request id showed a credential and is no longer kept."""
+    ERROR_REASON_REQUEST_CONFLICT: _ErrorReason.ValueType  # 26
+    """Another call with this request id is at work."""
+    ERROR_REASON_FIELD_REQUIRED: _ErrorReason.ValueType  # 40
+    """A required field is empty."""
+    ERROR_REASON_TOO_SHORT: _ErrorReason.ValueType  # 41
+    """A text is too short."""
+    ERROR_REASON_TOO_LONG: _ErrorReason.ValueType  # 42
+    """A text is too long."""
+    ERROR_REASON_INVALID_TEXT: _ErrorReason.ValueType  # 43
+    """A text holds a character that cannot be stored."""
+    ERROR_REASON_OUT_OF_BOUNDS: _ErrorReason.ValueType  # 44
+    """A number or a length of time is out of its bounds."""
+    ERROR_REASON_INVALID_DURATION: _ErrorReason.ValueType  # 45
+    """A length of time cannot be read."""
+    ERROR_REASON_INVALID_TIMESTAMP: _ErrorReason.ValueType  # 46
+    """A point in time cannot be read."""
+    ERROR_REASON_INVALID_ENUM: _ErrorReason.ValueType  # 47
+    """A value is not one of those known."""
+    ERROR_REASON_INVALID_JSON: _ErrorReason.ValueType  # 48
+    """A text is not JSON, or not of the wanted shape."""
+    ERROR_REASON_INVALID_ID: _ErrorReason.ValueType  # 49
+    """A text is not an id."""
+    ERROR_REASON_INVALID_PAGE_SIZE: _ErrorReason.ValueType  # 50
+    """A page size is negative."""
+    ERROR_REASON_INVALID_CURSOR: _ErrorReason.ValueType  # 51
+    """A cursor is not one of ours."""
+    ERROR_REASON_INVALID_REQUEST_ID: _ErrorReason.ValueType  # 52
+    """A request id is too long or holds a character that cannot be stored."""
 
 class ErrorReason(_ErrorReason, metaclass=_ErrorReasonEnumTypeWrapper):
     """Why a call was refused: the `reason` of the one ErrorInfo of every error, domain `reveille`."""
@@ -304,4 +338,38 @@ ERROR_REASON_INTERNAL: ErrorReason.ValueType  # 21
 """A fault of ours; the trace id tells more."""
 ERROR_REASON_DEADLINE_EXCEEDED: ErrorReason.ValueType  # 22
 """The deadline passed."""
+ERROR_REASON_SCHEMA_NOT_READY: ErrorReason.ValueType  # 23
+"""The database is not at the revision this release needs."""
+ERROR_REASON_OPERATOR_REQUIRED: ErrorReason.ValueType  # 24
+"""Only an operator may do this."""
+ERROR_REASON_REQUEST_ANSWER_EXPIRED: ErrorReason.ValueType  # 25
+"""The answer of this request id showed a credential and is no longer kept."""
+ERROR_REASON_REQUEST_CONFLICT: ErrorReason.ValueType  # 26
+"""Another call with this request id is at work."""
+ERROR_REASON_FIELD_REQUIRED: ErrorReason.ValueType  # 40
+"""A required field is empty."""
+ERROR_REASON_TOO_SHORT: ErrorReason.ValueType  # 41
+"""A text is too short."""
+ERROR_REASON_TOO_LONG: ErrorReason.ValueType  # 42
+"""A text is too long."""
+ERROR_REASON_INVALID_TEXT: ErrorReason.ValueType  # 43
+"""A text holds a character that cannot be stored."""
+ERROR_REASON_OUT_OF_BOUNDS: ErrorReason.ValueType  # 44
+"""A number or a length of time is out of its bounds."""
+ERROR_REASON_INVALID_DURATION: ErrorReason.ValueType  # 45
+"""A length of time cannot be read."""
+ERROR_REASON_INVALID_TIMESTAMP: ErrorReason.ValueType  # 46
+"""A point in time cannot be read."""
+ERROR_REASON_INVALID_ENUM: ErrorReason.ValueType  # 47
+"""A value is not one of those known."""
+ERROR_REASON_INVALID_JSON: ErrorReason.ValueType  # 48
+"""A text is not JSON, or not of the wanted shape."""
+ERROR_REASON_INVALID_ID: ErrorReason.ValueType  # 49
+"""A text is not an id."""
+ERROR_REASON_INVALID_PAGE_SIZE: ErrorReason.ValueType  # 50
+"""A page size is negative."""
+ERROR_REASON_INVALID_CURSOR: ErrorReason.ValueType  # 51
+"""A cursor is not one of ours."""
+ERROR_REASON_INVALID_REQUEST_ID: ErrorReason.ValueType  # 52
+"""A request id is too long or holds a character that cannot be stored."""
 Global___ErrorReason: _TypeAlias = ErrorReason  # noqa: Y015
