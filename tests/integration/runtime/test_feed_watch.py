@@ -244,7 +244,7 @@ async def test_a_draining_server_ends_its_streams(producer: Producer) -> None:
     producer.draining.set()
     with pytest.raises(Unavailable) as ended:
         await pending
-    assert ended.value.reason == "DRAINING"
+    assert ended.value.reason == "NOT_SERVING"
 
 
 async def test_a_stream_whose_database_went_away_ends_as_unavailable(

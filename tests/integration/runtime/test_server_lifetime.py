@@ -98,7 +98,7 @@ async def test_it_listens_before_it_serves(rig: Rig) -> None:
     assert await rig.health() == "NOT_SERVING"
     with pytest.raises(Unavailable) as refused, as_domain_errors():
         await rig.put()
-    assert refused.value.reason == "STARTING"
+    assert refused.value.reason == "NOT_SERVING"
 
     rig.replica.release.set()
     await rig.server.ready()
@@ -136,7 +136,7 @@ async def test_draining_ends_watches_and_lets_work_finish(rig: Rig) -> None:
         assert await rig.health() == "NOT_SERVING"
         with pytest.raises(Unavailable) as ended, as_domain_errors():
             await anext(reader)
-    assert ended.value.reason == "DRAINING"
+    assert ended.value.reason == "NOT_SERVING"
 
     stopping = asyncio.ensure_future(rig.server.stop(grace=20))
     rig.replica.release.set()
