@@ -32,7 +32,9 @@ POSITION = {
     "InvalidArgument.of": 2,
     "FieldViolation": 2,
 }
-KNOWN = {name.removeprefix("ERROR_REASON_") for name in reason_pb2.ErrorReason.DESCRIPTOR.values_by_name}
+KNOWN = {
+    name.removeprefix("ERROR_REASON_") for name in reason_pb2.ErrorReason.DESCRIPTOR.values_by_name
+}
 
 
 def raised(source: str) -> Iterator[tuple[str, int]]:

@@ -14,11 +14,10 @@ def reason_name(value: int) -> str | None:
     """
     if value == reason_pb2.REASON_UNSPECIFIED:
         return None
-    try:
-        name = reason_pb2.Reason.Name(value)
-    except ValueError:
+    known = reason_pb2.Reason.DESCRIPTOR.values_by_number.get(value)
+    if known is None:
         return f"{_PREFIX}{value}".lower()
-    return name.removeprefix(_PREFIX).lower()
+    return known.name.removeprefix(_PREFIX).lower()
 
 
 def reason_value(name: str | None) -> reason_pb2.Reason.ValueType:
