@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import json
 import os
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +21,8 @@ def describe(payload: dict[str, Any]) -> str:
         where = body["repository"]["full_name"]
         who = issue["user"]["login"]
         return f"{where}#{issue['number']} “{issue['title']}” by {who} ({labels})"
+    if payload.get("issue"):
+        return f"{payload['issue']['identifier']} “{payload['issue']['title']}”"
     return str(payload["wake"]["title"])
 
 
@@ -34,8 +35,7 @@ def main() -> int:
     print(f"asked to: {wake['prompt']}")
     print(f"looking at {subject}")
     print(f"trace parent {os.environ.get('TRACEPARENT', 'none')}")
-    sys.stdout.flush()
-    result = {
+    result: dict[str, Any] = {
         "summary": f"Triaged {subject}",
         "result": {"subject": subject, "traceparent": os.environ.get("TRACEPARENT", "")},
         "next_action": "none",

@@ -1,0 +1,1 @@
+"""The main job, played on real parts: `reveille demo`."""
