@@ -29,7 +29,9 @@ class Settings(ServiceSettings):
     engine_concurrency: int = Field(
         default=16, ge=0, le=1000, description="runs at once in this process; 0 executes none"
     )
-    claim_interval: float = Field(default=1.0, gt=0, description="seconds between looks at the queue")
+    claim_interval: float = Field(
+        default=1.0, gt=0, description="seconds between looks at the queue"
+    )
     lease_duration: float = Field(default=30.0, gt=0, description="seconds a run is held for")
     lease_interval: float = Field(default=8.0, gt=0, description="seconds between renewals")
     sweep_interval: float = Field(

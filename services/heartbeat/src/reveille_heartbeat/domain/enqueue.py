@@ -82,7 +82,7 @@ def somebody_answers(wish: Wish, facts: Facts) -> Refusal | None:
         return None
     return Refusal(
         Reason.RESPONSIBLE_USER_UNRESOLVED,
-        "nobody can be named who answers for this: not the caller, not the issue, not the workspace",
+        "nobody can be named who answers for this, by the caller, the issue or the workspace",
     )
 
 

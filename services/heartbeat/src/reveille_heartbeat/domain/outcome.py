@@ -1,4 +1,4 @@
-"""How an attempt ended: from what was seen of it to one terminal state, by structured facts only."""
+"""How an attempt ended: from what was seen of it to one terminal state, by facts only."""
 
 from __future__ import annotations
 

@@ -14,8 +14,8 @@ from reveille_heartbeat.domain.values import (
     Payload,
     ProcessIdentity,
     Run,
-    WakeupSource,
     Wakeup,
+    WakeupSource,
     Workspace,
 )
 
@@ -24,15 +24,15 @@ Record = asyncpg.Record
 
 def to_workspace(row: Record) -> Workspace:
     """Map a row of `workspaces`."""
-    return Workspace(
-        row["workspace_id"], row["issue_prefix"], row["default_responsible_user_id"]
-    )
+    return Workspace(row["workspace_id"], row["issue_prefix"], row["default_responsible_user_id"])
 
 
 def to_agent(row: Record) -> Agent:
     """Map a row of `agents` with its runtime's presence, and its load where that was asked for."""
     shown: dict[str, Any] = {
-        name: row[name] for name in ("busy", "last_run_failed") if name in row.keys()  # noqa: SIM118 (a Record is no dict)
+        name: row[name]
+        for name in ("busy", "last_run_failed")
+        if name in row.keys()  # noqa: SIM118 (a Record is no dict)
     }
     return Agent(
         agent_id=row["agent_id"],

@@ -88,7 +88,7 @@ ORDER BY created_at, wakeup_id;
 
 -- name: lock_wakeups
 -- The level between issues and runs. $1 ids
-SELECT wakeup_id, state FROM wakeup_requests
+SELECT wakeup_id, state, occurrence_key, trace_carrier FROM wakeup_requests
 WHERE wakeup_id = ANY($1::uuid[])
 ORDER BY wakeup_id
 FOR NO KEY UPDATE;

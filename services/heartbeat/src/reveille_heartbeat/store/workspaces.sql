@@ -40,3 +40,7 @@ WHERE ctid = ANY (ARRAY(
     LIMIT $2
     FOR UPDATE SKIP LOCKED
 ));
+
+-- name: read_clock
+-- The clock that every predicate uses.
+SELECT clock() AS now;

@@ -144,7 +144,7 @@ CREATE TABLE occurrences (
     cancelled_at timestamptz,
     created_at timestamptz NOT NULL DEFAULT clock(),
     PRIMARY KEY (workspace_id, occurrence_key),
-    CHECK (wakeup_id IS NOT NULL OR issue_id IS NOT NULL OR cancelled_at IS NOT NULL)
+    CHECK (wakeup_id IS NOT NULL OR cancelled_at IS NOT NULL)
 );
 
 CREATE INDEX occurrences_key ON occurrences (occurrence_key);

@@ -1,0 +1,7 @@
+"""The adapter `process`: an agent is a command, started in a session of its own."""
+
+from __future__ import annotations
+
+from reveille_heartbeat.adapters.process.adapter import ProcessAdapter
+
+__all__ = ["ProcessAdapter"]

@@ -1,0 +1,70 @@
+"""Following an agent's output files: every byte once, in order, secrets blanked out."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+
+from reveille_heartbeat.adapters.contract import Reporter
+from reveille_heartbeat.adapters.spool import Spool
+from reveille_heartbeat.domain.redaction import Redactor
+from reveille_heartbeat.domain.values import LogStream
+
+CHUNK = 65_536
+
+
+class Tail:
+    """Passes on what was written since the last look.
+
+    Offsets are those of the files, so a new executor goes on where the stored log ends.
+    """
+
+    def __init__(
+        self,
+        spool: Spool,
+        redactor: Redactor,
+        ends: Mapping[LogStream, int],
+        limit: int,
+        reporter: Reporter,
+    ) -> None:
+        self._spool = spool
+        self._redactor = redactor
+        self._limit = limit
+        self._reporter = reporter
+        self._at = {stream: ends.get(stream, 0) for stream in LogStream}
+        self.over_limit = False
+
+    async def pump(self, *, final: bool = False) -> bool:
+        """Pass on what is new; tell whether there was any. `final`: nothing more will come."""
+        heard = False
+        for stream in LogStream:
+            while await self._step(stream, final=final):
+                heard = True
+        return heard
+
+    async def _step(self, stream: LogStream, *, final: bool) -> bool:
+        start = self._at[stream]
+        data = self._read(stream, start)
+        if not data:
+            return False
+        if start + len(data) > self._limit:
+            self.over_limit = True
+            data = data[: max(0, self._limit - start)]
+        # The end may be the beginning of a secret whose rest is still to come.
+        complete = final and len(data) < CHUNK and not self.over_limit
+        kept = len(data) if complete else self._redactor.safe_length(data)
+        if kept == 0:
+            return False
+        await self._reporter.log(stream, start, self._redactor.redact(data[:kept]))
+        self._at[stream] = start + kept
+        return True
+
+    def _read(self, stream: LogStream, start: int) -> bytes:
+        try:
+            descriptor = os.open(self._spool.output(stream), os.O_RDONLY)
+        except FileNotFoundError:
+            return b""
+        try:
+            return os.pread(descriptor, CHUNK, start)
+        finally:
+            os.close(descriptor)

@@ -1,0 +1,132 @@
+"""The spool: per attempt a folder in which an agent finds its payload and leaves what it made.
+
+It outlives the service, so the output and the true end of a process that went on meanwhile are
+found there. Everything is 0700 and 0600: payloads are other people's data.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+from dataclasses import dataclass
+from pathlib import Path
+from uuid import UUID, uuid4
+
+from reveille_heartbeat.domain.answer import MAX_BYTES
+from reveille_heartbeat.domain.values import LogStream
+
+_SPOOL_ID = "spool-id"
+
+
+@dataclass(frozen=True, slots=True)
+class Spool:
+    """One attempt's folder."""
+
+    root: Path
+
+    @property
+    def payload(self) -> Path:
+        """The payload document."""
+        return self.root / "payload.json"
+
+    @property
+    def body(self) -> Path:
+        """The payload's body as it came."""
+        return self.root / "payload.body"
+
+    @property
+    def result(self) -> Path:
+        """What the agent may write."""
+        return self.root / "result.json"
+
+    @property
+    def work(self) -> Path:
+        """Where the agent starts unless its settings say otherwise."""
+        return self.root / "work"
+
+    def output(self, stream: LogStream) -> Path:
+        """Where a stream of output goes."""
+        return self.root / stream.value
+
+    @property
+    def exists(self) -> bool:
+        """Whether the payload was handed out already."""
+        return self.payload.is_file()
+
+    def prepare(self, payload: bytes, body: bytes) -> None:
+        """Write what the agent gets to read; the payload document last and whole."""
+        self.root.mkdir(mode=0o700, parents=True, exist_ok=True)
+        self.work.mkdir(mode=0o700, exist_ok=True)
+        _write(self.body, body)
+        draft = self.root / "payload.part"
+        _write(draft, payload)
+        draft.replace(self.payload)
+
+    def read_result(self) -> bytes | None:
+        """Give the result file, cut just past what is accepted; None when there is none."""
+        try:
+            with self.result.open("rb") as file:
+                return file.read(MAX_BYTES + 1)
+        except FileNotFoundError:
+            return None
+
+    def exit_code(self) -> int | None:
+        """Give the status that the wrapper left; None when it left none."""
+        try:
+            text = (self.root / "exit").read_text(encoding="ascii")
+        except (FileNotFoundError, UnicodeDecodeError):
+            return None
+        # Without its line end the write was cut short.
+        return int(text) if text.endswith("\n") and text.strip().isdigit() else None
+
+    @property
+    def ran_out(self) -> bool:
+        """Whether the wrapper ended the agent for its time."""
+        return (self.root / "ran_out").exists()
+
+    def remove(self) -> None:
+        """Delete the folder; an agent may have left anything in it."""
+        shutil.rmtree(self.root, ignore_errors=True)
+
+
+class SpoolRoot:
+    """All attempts' folders, and the name of the disk they are on."""
+
+    def __init__(self, root: Path) -> None:
+        self._root = root.resolve()
+        self._root.mkdir(mode=0o700, parents=True, exist_ok=True)
+        self.spool_id = _spool_id(self._root)
+
+    def of(self, run_id: UUID) -> Spool:
+        """Give an attempt's folder."""
+        return Spool(self._root / str(run_id))
+
+    def run_ids(self) -> list[UUID]:
+        """List the attempts that have a folder."""
+        found = []
+        for entry in os.scandir(self._root):
+            with contextlib.suppress(ValueError):
+                found.append(UUID(entry.name))
+        return found
+
+
+def _spool_id(root: Path) -> str:
+    """Read the disk's name, giving it one if it has none; the first of several wins."""
+    path = root / _SPOOL_ID
+    draft = root / f".{_SPOOL_ID}.{uuid4()}"
+    _write(draft, f"{uuid4()}\n".encode())
+    try:
+        # A link appears whole or not at all, and never over another one.
+        os.link(draft, path)
+    except FileExistsError:
+        pass
+    finally:
+        draft.unlink()
+    return path.read_text(encoding="ascii").strip()
+
+
+def _write(path: Path, content: bytes) -> None:
+    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+    with os.fdopen(descriptor, "wb") as file:
+        file.write(content)

@@ -1,0 +1,123 @@
+"""What an attempt gathers on its way, and what its stages are given to work with."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Any
+from uuid import UUID
+
+from reveille_heartbeat.adapters.contract import Adapter, AdapterResult, Limits
+from reveille_heartbeat.adapters.registry import Registry
+from reveille_heartbeat.adapters.spool import Spool, SpoolRoot
+from reveille_heartbeat.domain.outcome import Outcome
+from reveille_heartbeat.domain.places import Executor
+from reveille_heartbeat.domain.values import LogStream, Run
+from reveille_heartbeat.usecases.follow_up import FollowUp
+from reveille_heartbeat.usecases.held_run import HeldRun, Loaded
+from reveille_heartbeat.usecases.run_log import RunLog
+from reveille_heartbeat.usecases.settle_run import SettleRun
+from reveille_runtime.lease import Held, Lease
+
+
+class SetupFailed(Exception):
+    """The attempt cannot begin; the message says why, for the agent's owner."""
+
+
+class When(StrEnum):
+    """Which attempts a stage is for."""
+
+    ALWAYS = "always"
+    # Without a terminal state when they were loaded.
+    OPEN = "open"
+    # Ended by somebody else, or before a crash: what is left is to be finished.
+    ENDED = "ended"
+
+
+@dataclass(slots=True)
+class RunContext:
+    """One attempt under way; each stage adds its part and reads only earlier ones."""
+
+    run_id: UUID
+    held: Held
+    # An earlier executor began it.
+    resumed: bool
+    stop: asyncio.Event
+    detach: asyncio.Event
+    _loaded: Loaded | None = None
+    _adapter: Adapter | None = None
+    _spool: Spool | None = None
+    log_ends: Mapping[LogStream, int] = field(default_factory=dict)
+    document: Mapping[str, Any] = field(default_factory=dict)
+    result: AdapterResult | None = None
+    outcome: Outcome | None = None
+    run: Run | None = None
+
+    @property
+    def lease(self) -> Lease:
+        """The fence of every write."""
+        return self.held.lease
+
+    @property
+    def loaded(self) -> Loaded:
+        """The rows, after `load`."""
+        if self._loaded is None:
+            raise AssertionError("the stage `load` comes first")
+        return self._loaded
+
+    @property
+    def spool(self) -> Spool:
+        """The folder, after `load`."""
+        if self._spool is None:
+            raise AssertionError("the stage `load` comes first")
+        return self._spool
+
+    @property
+    def adapter(self) -> Adapter | None:
+        """The adapter, after `load`; None when this replica does not have it."""
+        return self._adapter
+
+    def begin(
+        self,
+        loaded: Loaded,
+        spool: Spool,
+        adapter: Adapter | None,
+        log_ends: Mapping[LogStream, int],
+    ) -> None:
+        """Take what `load` has found."""
+        self._loaded, self._spool, self._adapter = loaded, spool, adapter
+        self.log_ends = log_ends
+        self.run = loaded.run
+
+
+@dataclass(frozen=True, slots=True)
+class Parts:
+    """What stages work with, made once by the wiring."""
+
+    executor: Executor
+    held_run: HeldRun
+    run_log: RunLog
+    settle: SettleRun
+    follow_up: FollowUp
+    registry: Registry
+    spools: SpoolRoot
+    # Bytes of a delivery whose body is too large to travel with its wakeup.
+    fetch_body: Callable[[str], Awaitable[bytes]]
+    # The token that an attempt's agent calls us with; the same whenever it is asked for.
+    run_token: Callable[[Run], str]
+    api_address: str
+    limits: Limits
+
+
+StageFunction = Callable[[RunContext, Parts], Awaitable[None]]
+
+
+@dataclass(frozen=True, slots=True)
+class Stage:
+    """One step of the way."""
+
+    name: str
+    run: StageFunction
+    when: When

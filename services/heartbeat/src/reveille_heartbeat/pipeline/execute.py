@@ -1,0 +1,145 @@
+"""The stage `execute`: the adapter runs the agent, and what it reports is written down."""
+
+from __future__ import annotations
+
+import asyncio
+import math
+import time
+from collections.abc import Mapping
+from typing import Any
+
+from reveille_heartbeat.adapters.contract import AdapterResult, AgentContext, Detached
+from reveille_heartbeat.crash_points import EXECUTE_ENDED
+from reveille_heartbeat.domain.outcome import End, EndKind
+from reveille_heartbeat.domain.redaction import secrets_of
+from reveille_heartbeat.domain.values import Agent, LogStream, ProcessIdentity
+from reveille_heartbeat.pipeline.context import Parts, RunContext, SetupFailed
+from reveille_heartbeat.usecases.run_log import LogChunk
+from reveille_runtime import logs
+from reveille_runtime.carrier import traceparent
+from reveille_runtime.crash import crash_point
+from reveille_runtime.lease import LeaseLost
+from reveille_runtime.lifecycle import TaskScope
+from reveille_runtime.sqlstate import is_transient
+
+_log = logs.get_logger(__name__)
+_WRAPPER_PATIENCE = 5
+
+
+async def execute(context: RunContext, parts: Parts) -> None:
+    """Run the agent, or find the one that runs already."""
+    adapter = context.adapter
+    if adapter is None:
+        raise SetupFailed(f"there is no adapter {context.loaded.agent.adapter} here")
+    if context.resumed and not adapter.survives:
+        context.result = AdapterResult(End(EndKind.LOST, message="its executor was lost"))
+        return
+    if context.stop.is_set():
+        # Ended from outside before it began: there is nothing to run, and the row has its outcome.
+        context.result = AdapterResult(End(EndKind.BROKEN, message="it was ended before it began"))
+        return
+    context.held.check()
+    agent_context = describe(context, parts)
+    reporter = RunReporter(context, parts)
+    background = TaskScope("sign of life")
+    background.spawn(reporter.keep_alive())
+    try:
+        context.result = await adapter.execute(agent_context, reporter)
+    except (LeaseLost, Detached):
+        raise
+    except Exception as error:
+        if is_transient(error):
+            # The database is away, not the agent: whoever recovers the run finds its process.
+            raise
+        _log.exception(
+            "An adapter failed.",
+            action="run.adapter_failed",
+            run_id=str(context.run_id),
+            adapter=context.loaded.agent.adapter,
+        )
+        await adapter.clear(agent_context)
+        context.result = AdapterResult(End(EndKind.BROKEN, message=f"the adapter failed: {error}"))
+    finally:
+        await background.close()
+    crash_point(EXECUTE_ENDED)
+
+
+def describe(context: RunContext, parts: Parts) -> AgentContext:
+    """Put together what the adapter is given."""
+    loaded, spool = context.loaded, context.spool
+    run = loaded.run
+    token = parts.run_token(run)
+    environment = {
+        "REVEILLE_RUN_ID": str(run.run_id),
+        "REVEILLE_PAYLOAD_FILE": str(spool.payload),
+        "REVEILLE_RESULT_FILE": str(spool.result),
+        "REVEILLE_API": parts.api_address,
+        "REVEILLE_RUN_TOKEN": token,
+    }
+    parent = traceparent(run.agent_carrier)
+    if parent is not None:
+        environment["TRACEPARENT"] = parent
+    configured = loaded.agent.adapter_config.get("env")
+    return AgentContext(
+        run=run,
+        agent=loaded.agent,
+        spool=spool,
+        environment=environment,
+        payload=context.document,
+        secrets=[token, *(secrets_of(configured) if isinstance(configured, Mapping) else ())],
+        limits=parts.limits,
+        seconds=_seconds(loaded.agent),
+        log_ends=context.log_ends,
+        resumed=context.resumed,
+        in_place=run.place == str(parts.executor.place),
+        stop=context.stop,
+        detach=context.detach,
+    )
+
+
+def _seconds(agent: Agent) -> int:
+    """The wrapper is the second to act: it counts when no replica enforces the row's deadline."""
+    limit = agent.run_timeout.total_seconds()
+    return math.ceil(limit) + _WRAPPER_PATIENCE if limit > 0 else 0
+
+
+class RunReporter:
+    """Writes down what an adapter tells, under the lease of its run."""
+
+    def __init__(self, context: RunContext, parts: Parts) -> None:
+        self._context = context
+        self._parts = parts
+        idle = context.loaded.agent.idle_timeout.total_seconds()
+        # A sign of life costs a write; a third of the limit is often enough to bring it in time.
+        self._every = idle / 3 if idle > 0 else None
+        self._heard: float | None = None
+
+    async def process(self, identity: ProcessIdentity) -> None:
+        """Commit which process it is."""
+        self._context.held.check()
+        await self._parts.held_run.record_process(self._context.lease, identity)
+
+    async def log(self, stream: LogStream, start: int, data: bytes) -> None:
+        """Store output, and take it as a sign of life."""
+        self._context.held.check()
+        await self._parts.run_log.append(LogChunk(self._context.lease, stream, start, data))
+        self._heard = time.monotonic()
+
+    async def event(self, kind: str, message: str, facts: Mapping[str, Any] | None = None) -> None:
+        """Add to the run's history."""
+        self._context.held.check()
+        await self._parts.held_run.note(self._context.lease, kind, message, facts)
+
+    async def keep_alive(self) -> None:
+        """Bring the last sign of life now and then; a failure is made good by the next one."""
+        while self._every is not None:
+            await asyncio.sleep(self._every)
+            heard, self._heard = self._heard, None
+            if heard is None:
+                continue
+            try:
+                await self._parts.held_run.heard(self._context.lease, time.monotonic() - heard)
+            except Exception as error:
+                if not is_transient(error):
+                    raise
+                self._heard = self._heard or heard

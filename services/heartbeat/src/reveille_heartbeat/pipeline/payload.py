@@ -1,0 +1,65 @@
+"""The stage `payload`: everything that the agent gets to read, put into its folder."""
+
+from __future__ import annotations
+
+import asyncio
+
+from reveille_heartbeat.crash_points import PAYLOAD_WRITTEN
+from reveille_heartbeat.domain.document import build, dump
+from reveille_heartbeat.domain.values import Payload
+from reveille_heartbeat.pipeline.context import Parts, RunContext, SetupFailed
+from reveille_runtime.backoff import Backoff
+from reveille_runtime.crash import crash_point
+from reveille_runtime.errors import DomainError, ResourceExhausted, Unavailable
+
+_AGAIN = Backoff(first=0.2, longest=10.0)
+
+
+async def payload(context: RunContext, parts: Parts) -> None:
+    """Write it; an attempt that was begun before has it already."""
+    if context.resumed:
+        return
+    loaded, spool = context.loaded, context.spool
+    body = await _body(context, parts, loaded.payload)
+    context.document = build(
+        run=loaded.run,
+        wakeup=loaded.wakeup,
+        prompt=loaded.prompt,
+        agent=loaded.agent,
+        issue=loaded.issue,
+        payload=loaded.payload,
+        body=body,
+        body_path=str(spool.body),
+        joined=loaded.joined,
+    )
+    try:
+        spool.prepare(dump(context.document), body)
+    except OSError as error:
+        raise SetupFailed(f"the payload could not be written: {error}") from error
+    crash_point(PAYLOAD_WRITTEN)
+
+
+async def _body(context: RunContext, parts: Parts, payload: Payload) -> bytes:
+    """Give the body, from the gateway if it was too large to travel.
+
+    A gateway that is away is asked again until the attempt is to end.
+    """
+    if payload.body or not payload.delivery_id:
+        return payload.body
+    attempt = 0
+    while True:
+        context.held.check()
+        try:
+            return await parts.fetch_body(payload.delivery_id)
+        except (Unavailable, ResourceExhausted):
+            attempt += 1
+        except DomainError as error:
+            raise SetupFailed(
+                f"the body of delivery {payload.delivery_id} cannot be had: {error.message}"
+            ) from error
+        try:
+            async with asyncio.timeout(_AGAIN.delay(attempt, context.run_id)):
+                await context.stop.wait()
+        except TimeoutError:
+            continue
+        raise SetupFailed("the attempt was ended before its payload could be had")

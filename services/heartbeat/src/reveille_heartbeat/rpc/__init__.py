@@ -1,0 +1,1 @@
+"""The RPCs of heartbeat: messages in, use case, messages out."""

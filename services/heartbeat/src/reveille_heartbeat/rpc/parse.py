@@ -1,0 +1,190 @@
+"""Requests as the domain's values, with everything that is wrong reported at once."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from datetime import timedelta
+from enum import StrEnum
+from typing import Any, TypeVar
+from uuid import UUID
+
+from google.protobuf.duration_pb2 import Duration
+from google.protobuf.json_format import MessageToDict
+from google.protobuf.message import Message
+from google.protobuf.struct_pb2 import Struct
+
+from reveille.heartbeat.v1 import wakeup_pb2
+from reveille_heartbeat.domain.values import Origin, Payload, WakeupSource, Wish
+from reveille_heartbeat.rpc.show import WAKEUP_SOURCES
+from reveille_heartbeat.usecases.repeats import Repeatable
+from reveille_runtime.access import Actor, CallerKind
+from reveille_runtime.carrier import checked
+from reveille_runtime.errors import PermissionDenied
+from reveille_runtime.ids import new_id
+from reveille_runtime.requests import fingerprint
+from reveille_runtime.validation import Violations
+
+E = TypeVar("E", bound=StrEnum)
+MAX_BATCH = 200
+MAX_BATCH_BYTES = 3 << 20
+MAX_PROMPT = 100_000
+MAX_TITLE = 200
+MAX_KEY = 512
+MAX_IDEMPOTENCY_KEY = 255
+_MAX_USER = 128
+_MAX_FACTS = 200
+_LONGEST = timedelta(days=30)
+# The one service whose occurrence keys count; everybody else has idempotency keys.
+KEY_MAKER = "autopilot"
+
+
+def one_id(field: str, text: str) -> UUID:
+    """Parse a request's only id."""
+    found = Violations()
+    parsed = found.uuid(field, text)
+    found.check()
+    return parsed
+
+
+def batch(found: Violations, field: str, items: Iterable[Message], size: int) -> None:
+    """Check how much one call carries."""
+    count = len(list(items))
+    if not 1 <= count <= MAX_BATCH:
+        found.add(field, f"must have 1 to {MAX_BATCH} entries")
+    elif size > MAX_BATCH_BYTES:
+        found.add(field, f"is larger than {MAX_BATCH_BYTES} bytes in all")
+
+
+def states(found: Violations, field: str, values: Iterable[int], known: Mapping[int, E]) -> list[E]:
+    """Parse a filter."""
+    return [found.enum(f"{field}[{at}]", value, known) for at, value in enumerate(values)]
+
+
+def repeatable(actor: Actor, method: str, request: Message, request_id: str) -> Repeatable | None:
+    """Say by what a repeat of this request would be known."""
+    if not request_id:
+        return None
+    return Repeatable(actor.principal, method, request_id, fingerprint(request))
+
+
+def origin(found: Violations, field: str, message: wakeup_pb2.Origin, actor: Actor) -> Origin:
+    """Parse who asks and for whom.
+
+    Raises:
+        PermissionDenied: somebody else than the key maker sends an occurrence key.
+    """
+    key = found.text(f"{field}.occurrence_key", message.occurrence_key, maximum=MAX_KEY)
+    if key and not (actor.kind is CallerKind.SERVICE and actor.subject == KEY_MAKER):
+        raise PermissionDenied(
+            "CALLER_NOT_ALLOWED",
+            f"only {KEY_MAKER} may fill {field}.occurrence_key; use an idempotency key",
+            {"field": f"{field}.occurrence_key"},
+        )
+    user = f"{field}.originator_user_id"
+    accountable = f"{field}.accountable_user_id"
+    run = f"{field}.autopilot_run_id"
+    return Origin(
+        occurrence_key=key or None,
+        originator_user_id=found.text(user, message.originator_user_id, maximum=_MAX_USER),
+        accountable_user_id=found.text(accountable, message.accountable_user_id, maximum=_MAX_USER),
+        autopilot_run_id=found.text(run, message.autopilot_run_id, maximum=64),
+        trace_carrier=checked(message.trace_carrier),
+    )
+
+
+def payload(found: Violations, field: str, message: wakeup_pb2.Payload) -> Payload:
+    """Parse what the agent gets to read; the body is bytes and is never looked into."""
+    if len(message.facts) > _MAX_FACTS:
+        found.add(f"{field}.facts", f"has more than {_MAX_FACTS} entries")
+    facts = {
+        found.text(f"{field}.facts", name, maximum=256): found.text(
+            f"{field}.facts[{name}]", value, maximum=8_192, strip=False
+        )
+        for name, value in message.facts.items()
+    }
+    if message.delivery_id and message.body:
+        found.add(f"{field}.delivery_id", "must be empty when the body travels")
+    delivery = found.optional_uuid(f"{field}.delivery_id", message.delivery_id)
+    return Payload(
+        content_type=found.text(f"{field}.content_type", message.content_type, maximum=256),
+        body=message.body,
+        delivery_id="" if delivery is None else str(delivery),
+        facts=facts,
+    )
+
+
+def wish(found: Violations, field: str, message: wakeup_pb2.Wakeup, actor: Actor) -> Wish:
+    """Parse a wish to wake an agent; its row gets its id here."""
+    parsed = origin(found, f"{field}.origin", message.origin, actor)
+    key = found.text(
+        f"{field}.idempotency_key", message.idempotency_key, maximum=MAX_IDEMPOTENCY_KEY
+    )
+    if key and parsed.occurrence_key is not None:
+        found.add(f"{field}.idempotency_key", "must be empty beside an occurrence key")
+    return Wish(
+        wakeup_id=new_id(),
+        workspace_id=found.uuid(f"{field}.workspace_id", message.workspace_id),
+        agent_id=found.uuid(f"{field}.agent_id", message.agent_id),
+        source=found.enum(f"{field}.source", message.source, WAKEUP_SOURCES),
+        wake_reason=found.text(f"{field}.reason", message.reason, minimum=1, maximum=100),
+        title=found.text(f"{field}.title", message.title, minimum=1, maximum=MAX_TITLE),
+        prompt=found.text(f"{field}.prompt", message.prompt, maximum=MAX_PROMPT, strip=False),
+        issue_id=found.optional_uuid(f"{field}.issue_id", message.issue_id),
+        caller=actor.principal,
+        idempotency_key=key or None,
+        origin=parsed,
+        payload=payload(found, f"{field}.payload", message.payload),
+    )
+
+
+def assignment(
+    agent_id: UUID,
+    workspace_id: UUID,
+    title: str,
+    description: str,
+    caller: str,
+    who: Origin,
+    what: Payload,
+) -> Wish:
+    """Make the wish that goes with an issue; it gets the issue's id when that is made."""
+    return Wish(
+        wakeup_id=new_id(),
+        workspace_id=workspace_id,
+        agent_id=agent_id,
+        source=WakeupSource.ASSIGNMENT,
+        wake_reason="issue_assigned",
+        title=title,
+        prompt=description,
+        issue_id=None,
+        caller=caller,
+        idempotency_key=None,
+        origin=who,
+        payload=what,
+    )
+
+
+def limit(
+    found: Violations, field: str, message: Message, value: Duration, default: timedelta
+) -> timedelta:
+    """Parse a time limit: absent means the default, zero means none."""
+    if not message.HasField(field):
+        return default
+    return found.duration(field, value, maximum=_LONGEST)
+
+
+def settings(found: Violations, field: str, value: Struct) -> dict[str, Any]:
+    """Parse an adapter's settings."""
+    parsed: dict[str, Any] = MessageToDict(value)
+    if len(value.SerializeToString()) > 65_536:
+        found.add(field, "is larger than 65536 bytes")
+    if _has_nul(parsed):
+        found.add(field, "contains a NUL character", "INVALID_TEXT")
+    return parsed
+
+
+def _has_nul(value: Any) -> bool:
+    if isinstance(value, str):
+        return "\x00" in value
+    if isinstance(value, dict):
+        return any(_has_nul(key) or _has_nul(item) for key, item in value.items())
+    return isinstance(value, list) and any(_has_nul(item) for item in value)

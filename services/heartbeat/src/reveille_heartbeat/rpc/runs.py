@@ -1,0 +1,66 @@
+"""RunService."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from reveille.heartbeat.v1 import run_pb2 as pb
+from reveille.heartbeat.v1.run_pb2_grpc import RunServiceServicer
+from reveille_heartbeat.rpc import parse, show
+from reveille_heartbeat.usecases.reading import Reader
+from reveille_heartbeat.usecases.run_log import RunLog
+from reveille_runtime.access import current_actor
+from reveille_runtime.paging import page_token, read_page
+from reveille_runtime.validation import Violations
+
+_DEFAULT_LIMIT = 64 << 10
+_MAX_LIMIT = 1 << 20
+_MAX_OFFSET = (1 << 63) - 1
+
+
+class RunServicer(RunServiceServicer):
+    """Serves attempts."""
+
+    def __init__(self, reader: Reader, log: RunLog) -> None:
+        self._reader = reader
+        self._log = log
+
+    async def GetRun(self, request: pb.GetRunRequest, context: Any) -> pb.GetRunResponse:
+        """Read an attempt."""
+        run_id = parse.one_id("run_id", request.run_id)
+        return pb.GetRunResponse(run=show.run(await self._reader.run(current_actor(), run_id)))
+
+    async def ListRuns(self, request: pb.ListRunsRequest, context: Any) -> pb.ListRunsResponse:
+        """List a workspace's attempts, newest first."""
+        found = Violations()
+        workspace_id = found.uuid("workspace_id", request.workspace_id)
+        agent_id = found.optional_uuid("agent_id", request.agent_id)
+        wakeup_id = found.optional_uuid("wakeup_id", request.wakeup_id)
+        states = parse.states(found, "states", request.states, show.RUN_STATES)
+        found.check()
+        query = ("ListRuns", workspace_id, agent_id, wakeup_id, *sorted(states))
+        page = read_page(request.page_size, request.page_token, query)
+        listed = await self._reader.runs(
+            current_actor(), workspace_id, agent_id, wakeup_id, states, page
+        )
+        return pb.ListRunsResponse(
+            runs=[show.run(each) for each in listed.rows],
+            next_page_token=page_token([listed.rows[-1].run_id], query) if listed.more else "",
+        )
+
+    async def ReadRunLog(
+        self, request: pb.ReadRunLogRequest, context: Any
+    ) -> pb.ReadRunLogResponse:
+        """Read output from a byte offset on."""
+        found = Violations()
+        run_id = found.uuid("run_id", request.run_id)
+        stream = found.enum("stream", request.stream or pb.LOG_STREAM_STDOUT, show.LOG_STREAMS)
+        offset = found.integer("offset", request.offset, minimum=0, maximum=_MAX_OFFSET)
+        limit = found.integer(
+            "limit", request.limit or _DEFAULT_LIMIT, minimum=1, maximum=_MAX_LIMIT
+        )
+        found.check()
+        part = await self._log.read(current_actor(), run_id, stream, offset, limit)
+        return pb.ReadRunLogResponse(
+            chunk=part.data, next_offset=part.next_offset, complete=part.complete
+        )

@@ -1,0 +1,176 @@
+"""The domain's values as messages."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import TypeVar
+
+from google.protobuf.descriptor import EnumDescriptor
+from google.protobuf.struct_pb2 import Struct
+
+from reveille.heartbeat.v1 import agent_pb2, issue_pb2, run_pb2, wakeup_pb2
+from reveille_heartbeat.domain.redaction import masked_config
+from reveille_heartbeat.domain.states import IssueState, RunState, WakeupState
+from reveille_heartbeat.domain.values import (
+    Agent,
+    Carrier,
+    InvocationRule,
+    Issue,
+    LogStream,
+    Run,
+    Wakeup,
+    WakeupSource,
+)
+from reveille_heartbeat.usecases.enqueue_wakeups import Enqueued
+from reveille_heartbeat.usecases.update_issue import etag_of
+from reveille_runtime.carrier import SpanSeed
+from reveille_runtime.reasons import reason_value
+from reveille_runtime.validation import to_duration, to_timestamp
+
+E = TypeVar("E", bound=StrEnum)
+
+
+def known(ours: type[E], theirs: EnumDescriptor, prefix: str) -> dict[int, E]:
+    """Map an enum of the contract to ours, by its names."""
+    return {theirs.values_by_name[f"{prefix}_{each.name}"].number: each for each in ours}
+
+
+WAKEUP_STATES = known(WakeupState, wakeup_pb2.WakeupState.DESCRIPTOR, "WAKEUP_STATE")
+WAKEUP_SOURCES = known(WakeupSource, wakeup_pb2.WakeupSource.DESCRIPTOR, "WAKEUP_SOURCE")
+RUN_STATES = known(RunState, run_pb2.RunState.DESCRIPTOR, "RUN_STATE")
+ISSUE_STATES = known(IssueState, issue_pb2.IssueStatus.DESCRIPTOR, "ISSUE_STATUS")
+INVOCATION_RULES = known(InvocationRule, agent_pb2.InvocationRule.DESCRIPTOR, "INVOCATION_RULE")
+LOG_STREAMS = known(LogStream, run_pb2.LogStream.DESCRIPTOR, "LOG_STREAM")
+# In rows the urgent come first and none comes last.
+PRIORITIES = {
+    issue_pb2.ISSUE_PRIORITY_UNSPECIFIED: 4,
+    issue_pb2.ISSUE_PRIORITY_CRITICAL: 0,
+    issue_pb2.ISSUE_PRIORITY_HIGH: 1,
+    issue_pb2.ISSUE_PRIORITY_MEDIUM: 2,
+    issue_pb2.ISSUE_PRIORITY_LOW: 3,
+}
+_SHOWN_PRIORITIES = {number: value for value, number in PRIORITIES.items()}
+
+
+def agent(each: Agent) -> agent_pb2.Agent:
+    """Show an agent; secrets of its settings are starred."""
+    config = Struct()
+    config.update(masked_config(each.adapter_config))
+    status = agent_pb2.AGENT_STATUS_IDLE
+    if each.busy:
+        status = agent_pb2.AGENT_STATUS_RUNNING
+    elif each.last_run_failed:
+        status = agent_pb2.AGENT_STATUS_ERROR
+    return agent_pb2.Agent(
+        agent_id=str(each.agent_id),
+        workspace_id=str(each.workspace_id),
+        name=each.name,
+        adapter=each.adapter,
+        adapter_config=config,
+        status=status,
+        owner_user_id=each.owner_user_id,
+        invocation_rule=agent_pb2.InvocationRule.Value(
+            f"INVOCATION_RULE_{each.invocation_rule.name}"
+        ),
+        invocation_user_ids=each.invocation_user_ids,
+        max_concurrent_runs=each.max_concurrent_runs,
+        run_timeout=to_duration(each.run_timeout),
+        idle_timeout=to_duration(each.idle_timeout),
+        create_time=to_timestamp(each.created_at),
+    )
+
+
+def issue(each: Issue) -> issue_pb2.Issue:
+    """Show an issue."""
+    return issue_pb2.Issue(
+        issue_id=str(each.issue_id),
+        workspace_id=str(each.workspace_id),
+        identifier=each.identifier,
+        title=each.title,
+        description=each.description,
+        status=issue_pb2.IssueStatus.Value(f"ISSUE_STATUS_{each.status.name}"),
+        priority=_SHOWN_PRIORITIES[each.priority],
+        assignee_agent_id=_id(each.assignee_agent_id),
+        responsible_user_id=each.responsible_user_id,
+        occurrence_key=each.occurrence_key or "",
+        execution_run_id=_id(each.execution_run_id),
+        etag=etag_of(each),
+        create_time=to_timestamp(each.created_at),
+        update_time=to_timestamp(each.updated_at),
+    )
+
+
+def wakeup_state(state: WakeupState) -> wakeup_pb2.WakeupState.ValueType:
+    """Show a wakeup's state."""
+    return wakeup_pb2.WakeupState.Value(f"WAKEUP_STATE_{state.name}")
+
+
+def wakeup(each: Wakeup) -> wakeup_pb2.WakeupRecord:
+    """Show a wakeup."""
+    return wakeup_pb2.WakeupRecord(
+        wakeup_id=str(each.wakeup_id),
+        workspace_id=str(each.workspace_id),
+        agent_id=str(each.agent_id),
+        source=wakeup_pb2.WakeupSource.Value(f"WAKEUP_SOURCE_{each.source.name}"),
+        wake_reason=each.wake_reason,
+        title=each.title,
+        state=wakeup_state(each.state),
+        reason=reason_value(each.reason),
+        message=each.message,
+        issue_id=_id(each.issue_id),
+        run_id=_id(each.run_id),
+        occurrence_key=each.occurrence_key or "",
+        joined_wakeup_id=_id(each.joined_wakeup_id),
+        responsible_user_id=each.responsible_user_id,
+        trace_id=_trace_id(each.trace_carrier),
+        create_time=to_timestamp(each.created_at),
+        claim_time=to_timestamp(each.claimed_at),
+        finish_time=to_timestamp(each.finished_at),
+    )
+
+
+def enqueued(each: Enqueued) -> wakeup_pb2.WakeupResult:
+    """Show what became of a wish."""
+    return wakeup_pb2.WakeupResult(
+        wakeup_id=str(each.wakeup_id),
+        state=wakeup_state(each.state),
+        reason=reason_value(each.reason),
+        message=each.message,
+        existed=each.existed,
+    )
+
+
+def run(each: Run) -> run_pb2.HeartbeatRun:
+    """Show an attempt."""
+    return run_pb2.HeartbeatRun(
+        run_id=str(each.run_id),
+        workspace_id=str(each.workspace_id),
+        agent_id=str(each.agent_id),
+        wakeup_id=str(each.wakeup_id),
+        issue_id=_id(each.issue_id),
+        state=run_pb2.RunState.Value(f"RUN_STATE_{each.state.name}"),
+        attempt=each.attempt,
+        retry_of_run_id=_id(each.retry_of_run_id),
+        retry_reason=reason_value(each.retry_reason),
+        reason=reason_value(each.reason),
+        message=each.message,
+        exit_code=each.exit_code,
+        summary=each.summary,
+        result=each.result or b"",
+        executor_id=each.executor_id,
+        responsible_user_id=each.responsible_user_id,
+        occupied=each.occupied,
+        trace_id=_trace_id(each.trace_carrier),
+        create_time=to_timestamp(each.created_at),
+        start_time=to_timestamp(each.started_at),
+        finish_time=to_timestamp(each.finished_at),
+    )
+
+
+def _id(value: object) -> str:
+    return "" if value is None else str(value)
+
+
+def _trace_id(carrier: Carrier) -> str:
+    seed = SpanSeed.from_carrier(carrier)
+    return "" if seed is None else f"{seed.trace_id:032x}"

@@ -1,0 +1,95 @@
+"""WakeupService."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from reveille.heartbeat.v1 import wakeup_pb2 as pb
+from reveille.heartbeat.v1.wakeup_pb2_grpc import WakeupServiceServicer
+from reveille_heartbeat.rpc import parse, show
+from reveille_heartbeat.usecases.cancel_wakeups import Cancellation, Cancelled, CancelWakeups
+from reveille_heartbeat.usecases.enqueue_wakeups import EnqueueWakeups
+from reveille_heartbeat.usecases.reading import Reader
+from reveille_runtime.access import current_actor
+from reveille_runtime.paging import page_token, read_page
+from reveille_runtime.validation import Violations
+
+
+class WakeupServicer(WakeupServiceServicer):
+    """Serves wakeups."""
+
+    def __init__(self, enqueue: EnqueueWakeups, cancel: CancelWakeups, reader: Reader) -> None:
+        self._enqueue = enqueue
+        self._cancel = cancel
+        self._reader = reader
+
+    async def EnqueueWakeups(
+        self, request: pb.EnqueueWakeupsRequest, context: Any
+    ) -> pb.EnqueueWakeupsResponse:
+        """Record and judge wishes."""
+        actor = current_actor()
+        found = Violations()
+        parse.batch(found, "wakeups", request.wakeups, request.ByteSize())
+        wishes = [
+            parse.wish(found, f"wakeups[{at}]", each, actor)
+            for at, each in enumerate(request.wakeups)
+        ]
+        found.check()
+        answers = await self._enqueue(wishes)
+        return pb.EnqueueWakeupsResponse(results=[show.enqueued(each) for each in answers])
+
+    async def CancelWakeups(
+        self, request: pb.CancelWakeupsRequest, context: Any
+    ) -> pb.CancelWakeupsResponse:
+        """Cancel what keys have made."""
+        found = Violations()
+        parse.batch(found, "cancellations", request.cancellations, request.ByteSize())
+        wanted = [
+            Cancellation(
+                workspace_id=found.uuid(f"cancellations[{at}].workspace_id", each.workspace_id),
+                occurrence_key=found.text(
+                    f"cancellations[{at}].occurrence_key",
+                    each.occurrence_key,
+                    minimum=1,
+                    maximum=parse.MAX_KEY,
+                ),
+                user_id=found.text(f"cancellations[{at}].user_id", each.user_id, maximum=128),
+            )
+            for at, each in enumerate(request.cancellations)
+        ]
+        found.check()
+        results = await self._cancel(wanted)
+        return pb.CancelWakeupsResponse(results=[_cancelled(each) for each in results])
+
+    async def GetWakeup(self, request: pb.GetWakeupRequest, context: Any) -> pb.GetWakeupResponse:
+        """Read a wakeup."""
+        wakeup_id = parse.one_id("wakeup_id", request.wakeup_id)
+        found = await self._reader.wakeup(current_actor(), wakeup_id)
+        return pb.GetWakeupResponse(wakeup=show.wakeup(found))
+
+    async def ListWakeups(
+        self, request: pb.ListWakeupsRequest, context: Any
+    ) -> pb.ListWakeupsResponse:
+        """List a workspace's wakeups, newest first."""
+        found = Violations()
+        workspace_id = found.uuid("workspace_id", request.workspace_id)
+        agent_id = found.optional_uuid("agent_id", request.agent_id)
+        states = parse.states(found, "states", request.states, show.WAKEUP_STATES)
+        found.check()
+        query = ("ListWakeups", workspace_id, agent_id, *sorted(states))
+        page = read_page(request.page_size, request.page_token, query)
+        listed = await self._reader.wakeups(current_actor(), workspace_id, agent_id, states, page)
+        return pb.ListWakeupsResponse(
+            wakeups=[show.wakeup(each) for each in listed.rows],
+            next_page_token=page_token([listed.rows[-1].wakeup_id], query) if listed.more else "",
+        )
+
+
+def _cancelled(each: Cancelled) -> pb.CancellationResult:
+    return pb.CancellationResult(
+        occurrence_key=each.occurrence_key,
+        state=show.wakeup_state(each.state),
+        wakeup_id="" if each.wakeup_id is None else str(each.wakeup_id),
+        issue_id="" if each.issue_id is None else str(each.issue_id),
+        recorded=each.recorded,
+    )

@@ -1,0 +1,1 @@
+"""What heartbeat does, one use case a module; each opens its own transaction."""

@@ -1,0 +1,111 @@
+"""CancelWakeups: end what occurrence keys have made, and use up keys that have made nothing yet."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from uuid import UUID
+
+from reveille_heartbeat.crash_points import CANCEL_AFTER_COMMIT
+from reveille_heartbeat.domain.reasons import Reason
+from reveille_heartbeat.domain.states import IssueState, WakeupState
+from reveille_heartbeat.store.queries import Q
+from reveille_heartbeat.store.rows import to_agent, to_issue
+from reveille_heartbeat.usecases import channels
+from reveille_heartbeat.usecases.ending import Ended, cancel_wakeup
+from reveille_heartbeat.usecases.moving import move_issue
+from reveille_heartbeat.usecases.run_spans import RunSpans
+from reveille_runtime.crash import crash_point
+from reveille_runtime.db import Database, Tx, retrying_transaction
+from reveille_runtime.hints import Notifier
+from reveille_runtime.lockorder import Level, LockOrder
+
+
+@dataclass(frozen=True, slots=True)
+class Cancellation:
+    """A key to cancel, and who asks."""
+
+    workspace_id: UUID
+    occurrence_key: str
+    user_id: str
+
+
+@dataclass(frozen=True, slots=True)
+class Cancelled:
+    """What became of it."""
+
+    occurrence_key: str
+    state: WakeupState
+    wakeup_id: UUID | None = None
+    issue_id: UUID | None = None
+    recorded: bool = False
+
+
+class CancelWakeups:
+    """Each key in a transaction of its own: a cancelled row is worth having by itself."""
+
+    def __init__(self, db: Database, notifier: Notifier, spans: RunSpans) -> None:
+        self._db = db
+        self._notifier = notifier
+        self._spans = spans
+
+    async def __call__(self, cancellations: Sequence[Cancellation]) -> list[Cancelled]:
+        """Give one answer per key, in order; repeating is harmless."""
+        return [await self._cancel(each) for each in cancellations]
+
+    async def _cancel(self, wanted: Cancellation) -> Cancelled:
+        ended = Ended()
+
+        async def cancel(tx: Tx) -> Cancelled:
+            ended.runs.clear()
+            return await self._in(tx, wanted, ended)
+
+        answer = await retrying_transaction(self._db, cancel, repeatable=True)
+        crash_point(CANCEL_AFTER_COMMIT)
+        await tell_of_ends(self._db, self._notifier, self._spans, ended)
+        return answer
+
+    async def _in(self, tx: Tx, wanted: Cancellation, ended: Ended) -> Cancelled:
+        key = (wanted.workspace_id, wanted.occurrence_key)
+        if await tx.fetchval(Q["record_cancelled_occurrence"], *key) is not None:
+            return Cancelled(wanted.occurrence_key, WakeupState.CANCELLED, recorded=True)
+        made = await tx.fetchrow(Q["lock_occurrence"], *key)
+        if made is None or made["wakeup_id"] is None:
+            return Cancelled(wanted.occurrence_key, WakeupState.CANCELLED, recorded=True)
+        await tx.execute(Q["cancel_occurrence"], *key)
+        who = wanted.user_id or "its rule"
+        wakeups = [made["wakeup_id"]]
+        if made["issue_id"] is not None:
+            wakeups += await self._cancel_issue(tx, made["issue_id"])
+        states = {
+            wakeup_id: await cancel_wakeup(
+                tx, wakeup_id, Reason.CANCELLED, f"cancelled by {who}", ended
+            )
+            for wakeup_id in sorted(set(wakeups))
+        }
+        return Cancelled(
+            wanted.occurrence_key,
+            states[made["wakeup_id"]],
+            made["wakeup_id"],
+            made["issue_id"],
+        )
+
+    async def _cancel_issue(self, tx: Tx, issue_id: UUID) -> list[UUID]:
+        """Cancel the issue, and name the wakeups that end with it."""
+        await LockOrder().take(tx, Level.ISSUE, Q["lock_issues"], [issue_id])
+        issue = to_issue((await tx.fetch(Q["find_issues"], [issue_id]))[0])
+        await move_issue(tx, issue, IssueState.CANCELLED)
+        rows = await tx.fetch(Q["unsettled_wakeups_of_issue"], issue_id)
+        return [row["wakeup_id"] for row in rows]
+
+
+async def tell_of_ends(db: Database, notifier: Notifier, spans: RunSpans, ended: Ended) -> None:
+    """After the commit: wake who must act on it, and emit the spans of the runs that ended."""
+    notifier.notify(channels.FEED, *([channels.STOPS] if ended.stops else []))
+    if not ended.runs:
+        return
+    async with db.session() as tx:
+        rows = await tx.fetch(Q["find_agents"], sorted({run.agent_id for run in ended.runs}))
+    agents = {row["agent_id"]: to_agent(row) for row in rows}
+    for run in ended.runs:
+        spans.ended(run, agents.get(run.agent_id))

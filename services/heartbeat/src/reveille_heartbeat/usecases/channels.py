@@ -1,0 +1,12 @@
+"""The hints of heartbeat: where something may have changed."""
+
+from __future__ import annotations
+
+from typing import Final
+
+# A run is waiting for an executor.
+QUEUE: Final = "heartbeat.queue"
+# Somebody other than its holder has ended a run.
+STOPS: Final = "heartbeat.stops"
+# Events were written.
+FEED: Final = "heartbeat.feed"

@@ -1,0 +1,113 @@
+"""Explain: what heartbeat knows about an id or an occurrence key."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import datetime
+from uuid import UUID
+
+import asyncpg
+
+from reveille_heartbeat.store.queries import Q
+from reveille_heartbeat.store.rows import to_agent, to_issue, to_run, to_wakeup
+from reveille_heartbeat.usecases import findings
+from reveille_heartbeat.usecases.visible import is_visible
+from reveille_runtime.access import Actor, current_actor
+from reveille_runtime.db import Database, Tx
+from reveille_runtime.explain import Finding, uuid_or_none
+
+_NEWEST = 20
+
+
+class Explain:
+    """Looks an id up in every table, and tells what stands there and around it."""
+
+    def __init__(self, db: Database) -> None:
+        self._db = db
+
+    async def __call__(self, text: str) -> list[Finding]:
+        """Give the findings that the caller may see; none for an id that is not ours."""
+        actor = current_actor()
+        async with self._db.session() as tx:
+            now: datetime = await tx.fetchval(Q["read_clock"])
+            row_id = uuid_or_none(text)
+            if row_id is None:
+                return await self._occurrence(tx, actor, text, now)
+            for look in (self._wakeup, self._run, self._issue, self._agent):
+                found = await look(tx, actor, row_id, now)
+                if found:
+                    return found
+        return []
+
+    async def _occurrence(self, tx: Tx, actor: Actor, key: str, now: datetime) -> list[Finding]:
+        found: list[Finding] = []
+        for row in await tx.fetch(Q["explain_occurrence"], key):
+            if actor.role_in(row["workspace_id"]) is None:
+                continue
+            if row["wakeup_id"] is None:
+                found.append(findings.about_cancelled_occurrence(key, row["cancelled_at"]))
+                continue
+            if row["issue_id"] is not None:
+                found += await self._issue(tx, actor, row["issue_id"], now)
+            else:
+                found += await self._wakeup(tx, actor, row["wakeup_id"], now)
+        return found
+
+    async def _wakeup(self, tx: Tx, actor: Actor, wakeup_id: UUID, now: datetime) -> list[Finding]:
+        rows = await tx.fetch(Q["find_wakeups"], [wakeup_id])
+        wakeups = [to_wakeup(row) for row in rows]
+        if not wakeups or not is_visible(actor, wakeups[0]):
+            return []
+        runs = await tx.fetch(Q["runs_of_wakeup"], wakeup_id)
+        joined = await tx.fetch(Q["find_joined"], wakeup_id)
+        return [
+            findings.about_wakeup(wakeups[0]),
+            *(findings.about_run(to_run(row), now) for row in runs),
+            *(findings.about_wakeup(to_wakeup(row)) for row in joined),
+        ]
+
+    async def _run(self, tx: Tx, actor: Actor, run_id: UUID, now: datetime) -> list[Finding]:
+        rows = await tx.fetch(Q["find_runs"], [run_id])
+        if not rows or not is_visible(actor, to_run(rows[0])):
+            return []
+        found = await self._wakeup(tx, actor, rows[0]["wakeup_id"], now)
+        events = await tx.fetch(Q["run_events"], run_id)
+        return found + [
+            Finding(
+                time=row["created_at"],
+                subject="agent_run",
+                subject_id=str(run_id),
+                state=row["type"],
+                text=row["message"] or row["type"],
+                rows=(("heartbeat.run_events", f"{run_id}/{row['seq']}"),),
+            )
+            for row in events
+        ]
+
+    async def _issue(self, tx: Tx, actor: Actor, issue_id: UUID, now: datetime) -> list[Finding]:
+        rows = await tx.fetch(Q["find_issues"], [issue_id])
+        if not rows or not is_visible(actor, to_issue(rows[0])):
+            return []
+        wakeups = await tx.fetch(Q["wakeups_of_issue"], issue_id, _NEWEST)
+        runs = await tx.fetch(Q["runs_of_issue"], issue_id, _NEWEST)
+        return [findings.about_issue(to_issue(rows[0])), *self._told(wakeups, runs, now)]
+
+    async def _agent(self, tx: Tx, actor: Actor, agent_id: UUID, now: datetime) -> list[Finding]:
+        rows = await tx.fetch(Q["find_agents"], [agent_id])
+        if not rows or not is_visible(actor, to_agent(rows[0])):
+            return []
+        load = await tx.fetchrow(Q["agent_load"], agent_id)
+        occupied, queued = (0, 0) if load is None else (load["occupied"], load["queued"])
+        wakeups = await tx.fetch(Q["wakeups_of_agent"], agent_id, _NEWEST)
+        runs = await tx.fetch(Q["runs_of_agent"], agent_id, _NEWEST)
+        about = findings.about_agent(to_agent(rows[0]), occupied, queued, now)
+        return [about, *self._told(wakeups, runs, now)]
+
+    @staticmethod
+    def _told(
+        wakeups: Sequence[asyncpg.Record], runs: Sequence[asyncpg.Record], now: datetime
+    ) -> list[Finding]:
+        return [
+            *(findings.about_wakeup(to_wakeup(row)) for row in wakeups),
+            *(findings.about_run(to_run(row), now) for row in runs),
+        ]

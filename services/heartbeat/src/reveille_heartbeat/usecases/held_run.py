@@ -1,0 +1,140 @@
+"""What the holder of a run writes while it works: fenced by id and token, every one of them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Any
+from uuid import UUID
+
+from reveille_heartbeat.domain.document import Joined
+from reveille_heartbeat.domain.states import IssueState
+from reveille_heartbeat.domain.values import Agent, Issue, Payload, ProcessIdentity, Run, Wakeup
+from reveille_heartbeat.store.queries import Q
+from reveille_heartbeat.store.rows import to_agent, to_issue, to_payload, to_run, to_wakeup
+from reveille_heartbeat.usecases import run_events
+from reveille_heartbeat.usecases.moving import move_issue
+from reveille_heartbeat.usecases.run_events import RunEvent
+from reveille_runtime.db import Database, Tx, retrying_transaction
+from reveille_runtime.lease import Lease, LeaseLost
+from reveille_runtime.lockorder import Level, LockOrder
+
+_TO_CHECK_OUT = frozenset({IssueState.BACKLOG, IssueState.TODO, IssueState.BLOCKED})
+
+
+@dataclass(frozen=True, slots=True)
+class Loaded:
+    """All rows an attempt is made of."""
+
+    run: Run
+    agent: Agent
+    wakeup: Wakeup
+    issue: Issue | None
+    prompt: str
+    payload: Payload
+    joined: tuple[Joined, ...]
+
+
+class HeldRun:
+    """The writes of an attempt in progress."""
+
+    def __init__(self, db: Database, lease_duration: timedelta) -> None:
+        self._db = db
+        self._lease_duration = lease_duration
+
+    async def renew(self, leases: Sequence[Lease]) -> set[UUID]:
+        """Renew leases; those missing in the answer are lost."""
+        async with self._db.session() as tx:
+            rows = await tx.fetch(
+                Q["renew_leases"],
+                [lease.id for lease in leases],
+                [lease.token for lease in leases],
+                self._lease_duration,
+            )
+        return {row["run_id"] for row in rows}
+
+    async def load(self, run_id: UUID) -> Loaded:
+        """Read everything in one snapshot."""
+        async with self._db.transaction(isolation="repeatable_read", readonly=True) as tx:
+            run = to_run((await tx.fetch(Q["find_runs"], [run_id]))[0])
+            agent = to_agent((await tx.fetch(Q["find_agents"], [run.agent_id]))[0])
+            wakeup = to_wakeup((await tx.fetch(Q["find_wakeups"], [run.wakeup_id]))[0])
+            issues = await tx.fetch(Q["find_issues"], [run.issue_id]) if run.issue_id else []
+            joined = [to_wakeup(row) for row in await tx.fetch(Q["find_joined"], run.wakeup_id)]
+            ids = [wakeup.wakeup_id, *(each.wakeup_id for each in joined)]
+            payloads = {
+                row["wakeup_id"]: to_payload(row) for row in await tx.fetch(Q["find_payloads"], ids)
+            }
+        prompt, payload = payloads[wakeup.wakeup_id]
+        return Loaded(
+            run=run,
+            agent=agent,
+            wakeup=wakeup,
+            issue=to_issue(issues[0]) if issues else None,
+            prompt=prompt,
+            payload=payload,
+            joined=tuple(Joined(each, *payloads[each.wakeup_id]) for each in joined),
+        )
+
+    async def check_out(self, lease: Lease, issue_id: UUID) -> Issue:
+        """Move the issue into progress: its agent begins. One that moved elsewhere stays there."""
+
+        async def check_out(tx: Tx) -> Issue:
+            await LockOrder().take(tx, Level.ISSUE, Q["lock_issues"], [issue_id])
+            issue = to_issue((await tx.fetch(Q["find_issues"], [issue_id]))[0])
+            if issue.execution_run_id != lease.id or issue.status not in _TO_CHECK_OUT:
+                return issue
+            return await move_issue(tx, issue, IssueState.IN_PROGRESS) or issue
+
+        return await retrying_transaction(self._db, check_out, repeatable=True)
+
+    async def record_process(self, lease: Lease, process: ProcessIdentity) -> None:
+        """Write down which process it is, before that process may start the agent.
+
+        Raises:
+            LeaseLost: the run is not ours any more, or has ended: the agent must not start.
+        """
+
+        async def record(tx: Tx) -> None:
+            seq = await tx.fetchval(
+                Q["record_process"], lease.id, lease.token, process.pid, process.start_ticks
+            )
+            if seq is None:
+                raise LeaseLost(lease)
+            await run_events.write(
+                tx,
+                [
+                    RunEvent(
+                        lease.id,
+                        seq,
+                        "run.process_started",
+                        f"process {process.pid}",
+                        {"pid": process.pid},
+                    )
+                ],
+            )
+
+        await retrying_transaction(self._db, record)
+
+    async def note(
+        self, lease: Lease, kind: str, message: str, facts: Mapping[str, Any] | None = None
+    ) -> None:
+        """Add a fact to the run's history.
+
+        Raises:
+            LeaseLost: the run is not ours any more.
+        """
+
+        async def note(tx: Tx) -> None:
+            seq = await tx.fetchval(Q["note_event"], lease.id, lease.token)
+            if seq is None:
+                raise LeaseLost(lease)
+            await run_events.write(tx, [RunEvent(lease.id, seq, kind, message, facts or {})])
+
+        await retrying_transaction(self._db, note)
+
+    async def heard(self, lease: Lease, seconds_ago: float) -> None:
+        """Extend the limit of silence from the moment of the last output on."""
+        async with self._db.session() as tx:
+            await tx.execute(Q["extend_idle"], lease.id, lease.token, seconds_ago)

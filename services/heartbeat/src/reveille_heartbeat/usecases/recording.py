@@ -1,0 +1,177 @@
+"""Writing down what was decided about wishes: a row in every case, and a run where work starts."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from uuid import UUID
+
+from reveille_heartbeat.domain.states import WAKEUP_TERMINAL, RunState, WakeupState
+from reveille_heartbeat.domain.values import Carrier, Wakeup, Wish
+from reveille_heartbeat.store.queries import Q
+from reveille_heartbeat.usecases import events
+from reveille_runtime import feed
+from reveille_runtime.db import Tx
+
+
+@dataclass(frozen=True, slots=True)
+class NewRun:
+    """An attempt that enters the queue, with the identities of its spans."""
+
+    run_id: UUID
+    wakeup_id: UUID
+    workspace_id: UUID
+    agent_id: UUID
+    issue_id: UUID | None
+    ready_rank: int
+    priority: int
+    responsible_user_id: str
+    run_carrier: Carrier
+    agent_carrier: Carrier
+    attempt: int = 1
+    retry_of_run_id: UUID | None = None
+    retry_reason: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Decided:
+    """A wish and what became of it."""
+
+    wish: Wish
+    state: WakeupState
+    carrier: Carrier
+    responsible_user_id: str = ""
+    reason: str = ""
+    message: str = ""
+    joined_wakeup_id: UUID | None = None
+    run: NewRun | None = None
+
+
+async def record(
+    tx: Tx, decided: Sequence[Decided], *, now: datetime, start_limit: timedelta
+) -> set[UUID]:
+    """Insert wakeups, payloads, runs and events; give the wakeups that were new.
+
+    One that is missing lost its idempotency key to another call, and made nothing.
+    """
+    if not decided:
+        return set()
+    rows = await tx.fetch(
+        Q["insert_wakeups"],
+        [each.wish.wakeup_id for each in decided],
+        [each.wish.workspace_id for each in decided],
+        [each.wish.agent_id for each in decided],
+        [each.wish.source.value for each in decided],
+        [each.wish.wake_reason for each in decided],
+        [each.wish.title for each in decided],
+        [each.wish.issue_id for each in decided],
+        [each.state.value for each in decided],
+        [each.reason for each in decided],
+        [each.message for each in decided],
+        [each.wish.caller for each in decided],
+        [each.wish.idempotency_key for each in decided],
+        [each.wish.origin.occurrence_key for each in decided],
+        [each.wish.origin.originator_user_id for each in decided],
+        [each.wish.origin.accountable_user_id for each in decided],
+        [each.responsible_user_id for each in decided],
+        [each.wish.origin.autopilot_run_id for each in decided],
+        [each.joined_wakeup_id for each in decided],
+        [each.run.run_id if each.run else None for each in decided],
+        [dict(each.carrier) for each in decided],
+        [each.state in WAKEUP_TERMINAL for each in decided],
+    )
+    new = {row["wakeup_id"] for row in rows}
+    written = [each for each in decided if each.wish.wakeup_id in new]
+    await tx.execute(
+        Q["insert_payloads"],
+        [each.wish.wakeup_id for each in written],
+        [each.wish.prompt for each in written],
+        [each.wish.payload.content_type for each in written],
+        [each.wish.payload.body for each in written],
+        [each.wish.payload.delivery_id for each in written],
+        [dict(each.wish.payload.facts) for each in written],
+    )
+    await queue_runs(tx, [each.run for each in written if each.run], start_limit)
+    await feed.append(tx, [_event(each, now) for each in written if _tells(each)])
+    return new
+
+
+async def queue_runs(tx: Tx, runs: Sequence[NewRun], start_limit: timedelta) -> None:
+    """Put attempts into the queue."""
+    if not runs:
+        return
+    await tx.execute(
+        Q["insert_runs"],
+        [run.run_id for run in runs],
+        [run.workspace_id for run in runs],
+        [run.agent_id for run in runs],
+        [run.wakeup_id for run in runs],
+        [run.issue_id for run in runs],
+        [run.attempt for run in runs],
+        [run.retry_of_run_id for run in runs],
+        [run.retry_reason for run in runs],
+        [run.ready_rank for run in runs],
+        [run.priority for run in runs],
+        [run.responsible_user_id for run in runs],
+        [dict(run.run_carrier) for run in runs],
+        [dict(run.agent_carrier) for run in runs],
+        start_limit,
+    )
+
+
+def _tells(each: Decided) -> bool:
+    return each.run is not None or each.state in WAKEUP_TERMINAL
+
+
+def _event(each: Decided, now: datetime) -> feed.FeedEvent:
+    if each.run is not None:
+        return queued_event(each.run, each.wish.origin.occurrence_key, each.carrier)
+    return events.wakeup_settled(_as_wakeup(each, now), None)
+
+
+def queued_event(run: NewRun, occurrence_key: str | None, carrier: Carrier) -> feed.FeedEvent:
+    """Tell that an attempt entered the queue."""
+    return feed.FeedEvent(
+        "run.queued",
+        run.run_id,
+        run.workspace_id,
+        occurrence_key or "",
+        {
+            "run_id": str(run.run_id),
+            "wakeup_id": str(run.wakeup_id),
+            "state": RunState.QUEUED.value,
+            "attempt": run.attempt,
+            "reason": run.retry_reason,
+        },
+        carrier,
+    )
+
+
+def _as_wakeup(each: Decided, now: datetime) -> Wakeup:
+    wish = each.wish
+    return Wakeup(
+        wakeup_id=wish.wakeup_id,
+        workspace_id=wish.workspace_id,
+        agent_id=wish.agent_id,
+        source=wish.source,
+        wake_reason=wish.wake_reason,
+        title=wish.title,
+        state=each.state,
+        reason=each.reason,
+        message=each.message,
+        issue_id=wish.issue_id,
+        run_id=None,
+        occurrence_key=wish.origin.occurrence_key,
+        joined_wakeup_id=None,
+        originator_user_id=wish.origin.originator_user_id,
+        accountable_user_id=wish.origin.accountable_user_id,
+        responsible_user_id=each.responsible_user_id,
+        autopilot_run_id=wish.origin.autopilot_run_id,
+        attempts=0,
+        cancel_requested=False,
+        trace_carrier=each.carrier,
+        created_at=now,
+        claimed_at=None,
+        finished_at=now,
+    )

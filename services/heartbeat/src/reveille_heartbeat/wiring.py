@@ -1,0 +1,240 @@
+"""The one place that connects the heartbeat service's parts."""
+
+from __future__ import annotations
+
+from contextlib import AsyncExitStack
+from dataclasses import dataclass
+from datetime import timedelta
+
+from reveille.events.v1.event_service_pb2_grpc import add_EventServiceServicer_to_server
+from reveille.explain.v1.explain_service_pb2_grpc import add_ExplainServiceServicer_to_server
+from reveille.heartbeat.v1.agent_pb2_grpc import add_AgentServiceServicer_to_server
+from reveille.heartbeat.v1.issue_pb2_grpc import add_IssueServiceServicer_to_server
+from reveille.heartbeat.v1.run_pb2_grpc import add_RunServiceServicer_to_server
+from reveille.heartbeat.v1.wakeup_pb2_grpc import add_WakeupServiceServicer_to_server
+from reveille.heartbeat.v1.workspace_replica_service_pb2_grpc import (
+    add_WorkspaceReplicaServiceServicer_to_server,
+)
+from reveille.webhook.v1.delivery_service_pb2_grpc import DeliveryServiceStub
+from reveille_heartbeat.adapters.contract import Limits
+from reveille_heartbeat.adapters.process.identity import this_executor
+from reveille_heartbeat.adapters.registry import Registry
+from reveille_heartbeat.adapters.spool import SpoolRoot
+from reveille_heartbeat.config import Settings
+from reveille_heartbeat.crash_points import CRASH_POINTS
+from reveille_heartbeat.domain.places import Executor
+from reveille_heartbeat.pipeline.bodies import DeliveryBodies
+from reveille_heartbeat.pipeline.context import Parts
+from reveille_heartbeat.pipeline.runner import Runner
+from reveille_heartbeat.pipeline.tokens import RunTokens
+from reveille_heartbeat.rpc.agents import AgentServicer
+from reveille_heartbeat.rpc.events import EventServicer
+from reveille_heartbeat.rpc.issues import IssueServicer
+from reveille_heartbeat.rpc.runs import RunServicer
+from reveille_heartbeat.rpc.wakeups import WakeupServicer
+from reveille_heartbeat.rpc.workspaces import WorkspaceReplicaServicer
+from reveille_heartbeat.usecases import channels
+from reveille_heartbeat.usecases.cancel_wakeups import CancelWakeups
+from reveille_heartbeat.usecases.check_invocable import CheckInvocable
+from reveille_heartbeat.usecases.claim_runs import ClaimRuns
+from reveille_heartbeat.usecases.create_agent import CreateAgent
+from reveille_heartbeat.usecases.create_issue import CreateIssue
+from reveille_heartbeat.usecases.deciding import Decider
+from reveille_heartbeat.usecases.enforce_deadlines import EnforceDeadlines
+from reveille_heartbeat.usecases.enqueue_wakeups import EnqueueWakeups
+from reveille_heartbeat.usecases.explain import Explain
+from reveille_heartbeat.usecases.follow_up import FollowUp
+from reveille_heartbeat.usecases.held_run import HeldRun
+from reveille_heartbeat.usecases.promote_deferred import PromoteStranded
+from reveille_heartbeat.usecases.put_workspace import PutWorkspace, RenewRuntimes
+from reveille_heartbeat.usecases.reading import Reader
+from reveille_heartbeat.usecases.run_log import RunLog
+from reveille_heartbeat.usecases.run_spans import RunSpans
+from reveille_heartbeat.usecases.settle_run import SettleRun
+from reveille_heartbeat.usecases.take_over import TakeOver
+from reveille_heartbeat.usecases.update_issue import UpdateIssue
+from reveille_heartbeat.workers.engine import Engine
+from reveille_heartbeat.workers.recovery import Recovery
+from reveille_heartbeat.workers.sweeper import Sweeper
+from reveille_runtime.app import App
+from reveille_runtime.crash import check_environment
+from reveille_runtime.db import Database
+from reveille_runtime.explain import ExplainServicer
+from reveille_runtime.hints import HintBus, Notifier
+from reveille_runtime.ids import new_id, new_token
+from reveille_runtime.lease import ExpiryWitness, LeaseKeeper
+from reveille_runtime.lifecycle import Background, Loop
+from reveille_runtime.schemas import wait_for_schema
+from reveille_runtime.telemetry import Telemetry
+
+# An expired lease must outlast a whole round of renewals before it counts.
+_WITNESS_ROUNDS = 1.5
+
+
+@dataclass(frozen=True, slots=True)
+class Basics:
+    """What nearly every part needs."""
+
+    settings: Settings
+    database: Database
+    telemetry: Telemetry
+    notifier: Notifier
+    spans: RunSpans
+    decider: Decider
+    run_log: RunLog
+    registry: Registry
+
+    @property
+    def start_limit(self) -> timedelta:
+        """How long a run may wait for its executor."""
+        return timedelta(seconds=self.settings.start_limit)
+
+    @property
+    def presence(self) -> timedelta:
+        """How long the local runtimes count as present."""
+        return timedelta(seconds=self.settings.runtime_presence)
+
+    @property
+    def lease(self) -> timedelta:
+        """How long a run is held for."""
+        return timedelta(seconds=self.settings.lease_duration)
+
+
+async def build(app: App[Settings]) -> None:
+    """Open what the service needs and register what it does."""
+    check_environment(CRASH_POINTS)
+    settings = app.settings
+    spools = SpoolRoot(settings.spool_dir)
+    executor = this_executor(spools.spool_id)
+    database = await app.resource(Database(settings.database, app.telemetry))
+    await wait_for_schema(database, "heartbeat")
+    closing = await app.resource(AsyncExitStack())
+    notifier = Notifier(database)
+    closing.push_async_callback(notifier.close)
+    bus = HintBus(settings.database, database)
+    basics = Basics(
+        settings=settings,
+        database=database,
+        telemetry=app.telemetry,
+        notifier=notifier,
+        spans=RunSpans(app.telemetry),
+        decider=Decider(app.telemetry, new_id),
+        run_log=RunLog(database),
+        registry=Registry.installed(),
+    )
+    closing.push_async_callback(basics.run_log.close)
+    app.works(bus)
+    serve(app, basics, bus)
+    await execute(app, basics, bus, spools, executor)
+
+
+def serve(app: App[Settings], basics: Basics, bus: HintBus) -> None:
+    """Register the RPCs."""
+    database, notifier, spans = basics.database, basics.notifier, basics.spans
+    reader = Reader(database)
+    making = (database, basics.telemetry, notifier, basics.decider, basics.start_limit)
+    server = app.server
+    server.add(
+        add_AgentServiceServicer_to_server,
+        AgentServicer(
+            CreateAgent(database, basics.presence),
+            CheckInvocable(database),
+            reader,
+            basics.registry,
+        ),
+    )
+    server.add(
+        add_IssueServiceServicer_to_server,
+        IssueServicer(CreateIssue(*making), UpdateIssue(database, notifier, spans), reader),
+    )
+    server.add(
+        add_WakeupServiceServicer_to_server,
+        WakeupServicer(EnqueueWakeups(*making), CancelWakeups(database, notifier, spans), reader),
+    )
+    server.add(add_RunServiceServicer_to_server, RunServicer(reader, basics.run_log))
+    server.add(
+        add_WorkspaceReplicaServiceServicer_to_server,
+        WorkspaceReplicaServicer(PutWorkspace(database, basics.presence, new_id)),
+    )
+    server.add(
+        add_EventServiceServicer_to_server,
+        EventServicer(database, lambda: bus.event(channels.FEED), server.draining),
+    )
+    server.add(add_ExplainServiceServicer_to_server, ExplainServicer(Explain(database)))
+
+
+async def execute(
+    app: App[Settings],
+    basics: Basics,
+    bus: HintBus,
+    spools: SpoolRoot,
+    executor: Executor,
+) -> None:
+    """Start what claims, executes, sweeps and recovers."""
+    settings, database, notifier = basics.settings, basics.database, basics.notifier
+    gateway = await app.channels(
+        {"webhook": settings.webhook_target}, idempotent=["reveille.webhook.v1.DeliveryService"]
+    )
+    held_run = HeldRun(database, basics.lease)
+    keeper = LeaseKeeper(
+        held_run.renew, duration=settings.lease_duration, interval=settings.lease_interval
+    )
+    parts = Parts(
+        executor=executor,
+        held_run=held_run,
+        run_log=basics.run_log,
+        settle=SettleRun(database, notifier, basics.spans),
+        follow_up=FollowUp(database, notifier, basics.decider, basics.start_limit),
+        registry=basics.registry,
+        spools=spools,
+        fetch_body=DeliveryBodies(DeliveryServiceStub(gateway.get("webhook"))).fetch,
+        run_token=RunTokens(app.minter, settings.start_limit).token,
+        api_address=settings.agent_api_address,
+        limits=Limits(
+            kill_grace=settings.kill_grace,
+            output_bytes=settings.output_limit,
+            file_bytes=settings.file_size_limit,
+        ),
+    )
+    take_over = TakeOver(database, executor, basics.lease, new_token)
+    engine = Engine(
+        ClaimRuns(database, executor, basics.lease, notifier, new_token),
+        take_over,
+        Runner(parts, keeper),
+        keeper,
+        basics.telemetry,
+        concurrency=settings.engine_concurrency,
+        interval=settings.claim_interval,
+        # The supervisor's own patience is a little longer.
+        grace=settings.drain_grace * 0.8,
+        queue_hint=bus.event(channels.QUEUE),
+        stop_hint=bus.event(channels.STOPS),
+    )
+    witness_interval = settings.lease_interval * _WITNESS_ROUNDS
+    recovery = Recovery(
+        take_over,
+        engine,
+        executor,
+        keeper,
+        ExpiryWitness(witness_interval),
+        spools,
+        basics.telemetry,
+        interval=settings.recovery_interval,
+    )
+    sweeper = Sweeper(
+        EnforceDeadlines(database, notifier, basics.spans, ExpiryWitness(witness_interval)),
+        PromoteStranded(database, notifier, basics.decider, basics.start_limit),
+        keeper,
+        witness_interval,
+        interval=settings.sweep_interval,
+    )
+    renew = RenewRuntimes(database, basics.presence)
+    app.works(Background("leases", keeper.run))
+    app.works(engine)
+    app.works(engine.stopping)
+    app.claims(Loop("runtimes", renew, settings.runtime_presence / 6))
+    app.claims(sweeper.loop)
+    app.claims(Background("recovery.follow", recovery.follow_engine))
+    app.claims(recovery.loop)
+    if settings.engine_concurrency > 0:
+        app.claims(engine.claiming)

@@ -1,0 +1,1 @@
+"""The loops of heartbeat: claiming and executing, sweeping, recovering."""

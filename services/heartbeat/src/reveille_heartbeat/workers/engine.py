@@ -1,0 +1,142 @@
+"""The engine: claims runs, executes them side by side, and knows which ones it executes.
+
+When the service stops it claims no more, lets what is quick finish, and leaves agents' processes
+alone: they go on, and the next start finds them. Nothing is released, so nobody else takes them
+before they are known to be without an executor.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass, field
+from uuid import UUID
+
+from opentelemetry.metrics import CallbackOptions, Observation
+
+from reveille_heartbeat.domain.values import Run
+from reveille_heartbeat.pipeline.runner import Left, Runner
+from reveille_heartbeat.usecases.claim_runs import ClaimRuns
+from reveille_heartbeat.usecases.take_over import TakeOver
+from reveille_runtime import logs, semconv
+from reveille_runtime.lease import LeaseKeeper
+from reveille_runtime.lifecycle import Loop, TaskScope, Wakeable
+from reveille_runtime.telemetry import Telemetry
+
+_log = logs.get_logger(__name__)
+
+
+@dataclass(slots=True)
+class Active:
+    """A run at work here."""
+
+    stop: asyncio.Event = field(default_factory=asyncio.Event)
+
+
+class Engine:
+    """A component: its `run` waits for `stop`, its loops do the claiming."""
+
+    def __init__(
+        self,
+        claim: ClaimRuns,
+        take_over: TakeOver,
+        runner: Runner,
+        keeper: LeaseKeeper,
+        telemetry: Telemetry,
+        *,
+        concurrency: int,
+        interval: float,
+        grace: float,
+        queue_hint: Wakeable | None = None,
+        stop_hint: Wakeable | None = None,
+    ) -> None:
+        self.name = "engine"
+        self.active: dict[UUID, Active] = {}
+        self.claiming = Loop("engine.claim", self._claim_step, interval, queue_hint)
+        self.stopping = Loop("engine.stops", self._stop_step, interval, stop_hint)
+        # Set by whoever wants to know at once of runs that were left to recovery.
+        self.on_left = asyncio.Event()
+        # Between a claim's commit and its launch a run is ours and yet not at work.
+        self.claim_lock = asyncio.Lock()
+        self._claim = claim
+        self._take_over = take_over
+        self._runner = runner
+        self._keeper = keeper
+        self._concurrency = concurrency
+        self._grace = grace
+        self._detach = asyncio.Event()
+        self._idle = asyncio.Event()
+        self._idle.set()
+        self._tasks = TaskScope("run")
+        telemetry.meter.create_observable_gauge(
+            semconv.METRIC_RUN_ACTIVE,
+            callbacks=[self._observe],
+            description="Runs at work in this process",
+        )
+
+    @property
+    def free(self) -> int:
+        """How many more runs this process takes."""
+        return max(0, self._concurrency - len(self.active))
+
+    async def run(self) -> None:
+        """Wait for the end; runs are tasks of their own."""
+        await self._detach.wait()
+        await self._tasks.close(self._grace)
+
+    async def stop(self) -> None:
+        """Leave agents to themselves and let everything else finish."""
+        self._detach.set()
+
+    def launch(self, run: Run, *, resumed: bool, since: float) -> None:
+        """Take a run that this executor holds through its stages."""
+        if run.run_id in self.active:
+            raise AssertionError(f"run {run.run_id} is at work here already")
+        self.active[run.run_id] = Active()
+        self._idle.clear()
+        self._tasks.spawn(self._work(run, resumed=resumed, since=since), str(run.run_id))
+
+    async def idle(self) -> None:
+        """Wait until nothing is at work here."""
+        await self._idle.wait()
+
+    async def _work(self, run: Run, *, resumed: bool, since: float) -> None:
+        active = self.active[run.run_id]
+        try:
+            left = await self._runner.run(
+                run, resumed=resumed, since=since, stop=active.stop, detach=self._detach
+            )
+        finally:
+            del self.active[run.run_id]
+            if not self.active:
+                self._idle.set()
+        if left is Left.LOST:
+            self.on_left.set()
+        self.claiming.wake()
+
+    async def _claim_step(self) -> float | None:
+        free = self.free
+        if free == 0 or self._detach.is_set():
+            return None
+        since = self._keeper.now()
+        async with self.claim_lock:
+            runs = await self._claim(free)
+            for run in runs:
+                self.launch(run, resumed=False, since=since)
+        return 0 if len(runs) == free else None
+
+    async def _stop_step(self) -> None:
+        """Tell runs of ours that somebody else has ended."""
+        if not self.active:
+            return
+        for run_id in await self._take_over.stopped():
+            active = self.active.get(run_id)
+            if active is not None and not active.stop.is_set():
+                _log.info(
+                    "A run was ended from outside; stopping its agent.",
+                    action="run.stopping",
+                    run_id=str(run_id),
+                )
+                active.stop.set()
+
+    def _observe(self, _options: CallbackOptions) -> list[Observation]:
+        return [Observation(len(self.active))]

@@ -1,0 +1,32 @@
+"""The sweep: deadlines from the rows, and deferred wakes that nobody else promotes."""
+
+from __future__ import annotations
+
+from reveille_heartbeat.usecases.enforce_deadlines import EnforceDeadlines
+from reveille_heartbeat.usecases.promote_deferred import PromoteStranded
+from reveille_runtime.lease import LeaseKeeper
+from reveille_runtime.lifecycle import Loop
+
+
+class Sweeper:
+    """Every replica sweeps; each write is a compare-and-set."""
+
+    def __init__(
+        self,
+        deadlines: EnforceDeadlines,
+        promote: PromoteStranded,
+        keeper: LeaseKeeper,
+        witness_interval: float,
+        *,
+        interval: float,
+    ) -> None:
+        self.loop = Loop("sweep", self.step, interval)
+        self._deadlines = deadlines
+        self._promote = promote
+        self._keeper = keeper
+        self._witness_interval = witness_interval
+
+    async def step(self) -> None:
+        """Make one round."""
+        await self._deadlines(renewals_ok=self._keeper.ok_for(self._witness_interval))
+        await self._promote()
