@@ -26,6 +26,7 @@ from reveille_cli.stack.keys import (
 from reveille_cli.stack.lock import StackLock, is_locked
 from reveille_cli.stack.process import TRANSITIONS, ProcessState, describe_exit
 from reveille_runtime.access import CallerKind
+from reveille_runtime.crypto import Sealer
 from reveille_runtime.tokens import TokenVerifier, load_trusted_keys
 
 
@@ -58,7 +59,9 @@ def test_secrets_are_made_once(data_dir: DataDir) -> None:
     changed = {name for name in after if after[name] != before[name]}
     assert changed == {SEALING_KEYS[0]}
     assert {stat.S_IMODE(path.stat().st_mode) for path in data_dir.keys.iterdir()} == {0o600}
-    assert len(after[SEALING_KEYS[0]]) == 32
+    for name in SEALING_KEYS:
+        sealer = Sealer(data_dir.keys / name)
+        assert sealer.open(sealer.seal(b"secret", b"place"), b"place") == b"secret"
     assert len({after[name] for name in ROLE_PASSWORDS}) == len(ROLE_PASSWORDS)
     trusted = load_trusted_keys(data_dir.keys / "trusted_keys.json")
     assert tuple(key.issuer for key in trusted) == ISSUERS

@@ -11,6 +11,7 @@ from pathlib import Path
 from reveille_cli.stack.datadir import DataDir, write_private
 from reveille_cli.stack.errors import DataDirUnusable
 from reveille_runtime.access import CallerKind
+from reveille_runtime.crypto import generate_key as generate_sealing_key
 from reveille_runtime.tokens import (
     OPERATOR_ISSUER,
     KeyFileError,
@@ -32,7 +33,6 @@ ROLE_PASSWORDS = (
 )
 TRUSTED_KEYS = "trusted_keys.json"
 LOCAL_USER = "local"
-_SEALING_KEY_BYTES = 32
 
 
 def make_secrets(data_dir: DataDir) -> None:
@@ -44,7 +44,7 @@ def make_secrets(data_dir: DataDir) -> None:
                 generate_key(key_file(data_dir, issuer), issuer)
         for name in SEALING_KEYS:
             if not _kept(folder / name):
-                write_private(folder / name, secrets.token_bytes(_SEALING_KEY_BYTES))
+                write_private(folder / name, f"{generate_sealing_key()}\n".encode("ascii"))
         for name in (ADMIN_PASSWORD, *ROLE_PASSWORDS):
             if not _kept(folder / name):
                 write_private(folder / name, secrets.token_urlsafe(24).encode())
