@@ -108,6 +108,23 @@ async def test_it_listens_before_it_serves(rig: Rig) -> None:
     await rig.put()
 
 
+async def test_a_service_that_is_still_being_built_refuses_nobody_for_good(
+    tmp_path: Path,
+) -> None:
+    bare = RpcRig(Keyring(tmp_path / "keys"))
+    try:
+        await bare.server.start()
+        stub = replica_grpc.WorkspaceReplicaServiceStub(
+            bare.channel(bare.keys.service("autopilot"))
+        )
+        with pytest.raises(Unavailable) as refused, as_domain_errors():
+            await stub.PutWorkspace(replica.PutWorkspaceRequest())
+    finally:
+        await bare.close()
+
+    assert refused.value.reason == "NOT_SERVING"
+
+
 async def test_a_dead_loop_shows_in_health_and_so_does_its_recovery(rig: Rig) -> None:
     await rig.server.start()
     await rig.server.set_healthy(False)

@@ -7,7 +7,7 @@ connection while the database is waited for; until then every other call is UNAV
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
 from typing import Any, TypeVar
 
@@ -83,6 +83,7 @@ class GrpcServer:
         self._validation = ServerValidation(validators or {})
         self._server = grpc.aio.server(
             interceptors=[
+                _Gate(self._router),
                 ServerChain(
                     [
                         self._in_flight,
@@ -92,7 +93,7 @@ class GrpcServer:
                         ServerAccess(self._access, verifier),
                         self._validation,
                     ]
-                )
+                ),
             ],
             options=OPTIONS,
             maximum_concurrent_rpcs=max_concurrent,
@@ -264,10 +265,29 @@ class _Router(grpc.GenericRpcHandler):
             self._handlers[f"/{service}/{name}"] = handler
 
     def service(self, handler_call_details: grpc.HandlerCallDetails) -> Handler | None:
-        """Return the handler, or one that says that we are not ready."""
-        method = handler_call_details.method
-        if self.open or method.removeprefix("/").startswith(EXEMPT_SERVICES):
-            return self._handlers.get(method)
+        """Return the handler of a method, if we have it."""
+        return self._handlers.get(handler_call_details.method)
+
+
+class _Gate(grpc.aio.ServerInterceptor):
+    """Answers UNAVAILABLE until the server is ready.
+
+    It stands before every other stage: while a service is still being built, its methods are not
+    yet known, and a caller must not be told that it may not call them.
+    """
+
+    def __init__(self, router: _Router) -> None:
+        self._router = router
+
+    async def intercept_service(
+        self,
+        continuation: Callable[[grpc.HandlerCallDetails], Awaitable[Handler | None]],
+        handler_call_details: grpc.HandlerCallDetails,
+    ) -> Handler | None:
+        """Let the call through once we serve."""
+        method = handler_call_details.method.removeprefix("/")
+        if self._router.open or method.startswith(EXEMPT_SERVICES):
+            return await continuation(handler_call_details)
         return grpc.unary_unary_rpc_method_handler(_not_ready)
 
 
