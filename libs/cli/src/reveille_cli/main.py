@@ -3,18 +3,41 @@
 from __future__ import annotations
 
 import importlib
-from typing import Any
+import sys
+from collections.abc import Sequence
+from typing import Any, NoReturn
 
 import typer
 from typer.core import TyperGroup
+
+from reveille_cli.exits import ExitCode
+from reveille_cli.failures import Failure, report
+from reveille_cli.options import OutputFormat
 
 COMMANDS: dict[str, str] = {
     "up": "reveille_cli.commands.stack:up",
     "down": "reveille_cli.commands.stack:down",
     "status": "reveille_cli.commands.stack:status",
     "keys": "reveille_cli.commands.stack:keys",
+    "demo": "reveille_cli.demo.command:demo",
+    "tokens": "reveille_cli.commands.tokens:app",
+    "workspaces": "reveille_cli.nouns.workspaces:NOUN",
+    "members": "reveille_cli.nouns.members:NOUN",
+    "agents": "reveille_cli.nouns.agents:NOUN",
+    "autopilots": "reveille_cli.nouns.autopilots:NOUN",
+    "triggers": "reveille_cli.nouns.triggers:NOUN",
+    "runs": "reveille_cli.nouns.runs:NOUN",
+    "agent-runs": "reveille_cli.nouns.agent_runs:NOUN",
+    "deliveries": "reveille_cli.nouns.deliveries:NOUN",
+    "wakeups": "reveille_cli.nouns.wakeups:NOUN",
+    "issues": "reveille_cli.nouns.issues:NOUN",
+    "executions": "reveille_cli.nouns.executions:NOUN",
+    "schedule": "reveille_cli.commands.schedule:app",
+    "trace": "reveille_cli.commands.trace:trace",
+    "why": "reveille_cli.commands.why:why",
 }
-"""Name to `module:object`; the object is a function, or a typer app for a noun with verbs."""
+"""Name to `module:object`; the object is a function, a noun, or a typer app."""
+_OUTPUT_FLAGS = ("-o", "--output")
 
 
 class LazyGroup(TyperGroup):
@@ -37,10 +60,63 @@ class LazyGroup(TyperGroup):
         command.name = cmd_name
         return command
 
+    def main(
+        self,
+        args: Sequence[str] | None = None,
+        prog_name: str | None = None,
+        complete_var: str | None = None,
+        standalone_mode: bool = True,
+        windows_expand_args: bool = True,
+        **extra: Any,
+    ) -> Any:
+        """Run; a script that asked for JSON gets it for a mistyped command line too."""
+        words = list(sys.argv[1:] if args is None else args)
+        if not standalone_mode or not asks_for_json(words):
+            return super().main(
+                args, prog_name, complete_var, standalone_mode, windows_expand_args, **extra
+            )
+        return _run_for_script(
+            lambda: super(LazyGroup, self).main(
+                words, prog_name, complete_var, False, windows_expand_args, **extra
+            )
+        )
+
+
+def asks_for_json(words: Sequence[str]) -> bool:
+    """Tell whether a command line says `-o json`, in any of its spellings."""
+    for index, word in enumerate(words):
+        if word in _OUTPUT_FLAGS and words[index + 1 : index + 2] == [OutputFormat.JSON]:
+            return True
+        if word in (f"-o{OutputFormat.JSON}", f"--output={OutputFormat.JSON}"):
+            return True
+    return False
+
+
+def _run_for_script(run: Any) -> NoReturn:
+    try:
+        code = run()
+    except typer.Abort:
+        sys.exit(ExitCode.FAILED)
+    except Exception as error:
+        # Typer's own errors, whose types it does not publish, know their exit code.
+        exit_code = getattr(error, "exit_code", None)
+        if exit_code != ExitCode.REFUSED:
+            raise
+        message = error.format_message()  # type: ignore[attr-defined] # as above
+        try:
+            report(Failure("invalid_usage", message, ExitCode.REFUSED), OutputFormat.JSON)
+        except typer.Exit as end:
+            code = end.exit_code
+    sys.exit(code if isinstance(code, int) else ExitCode.OK)
+
 
 def _as_command(target: Any) -> Any:
     if isinstance(target, typer.Typer):
         return typer.main.get_command(target)
+    if not callable(target):
+        from reveille_cli.build import build
+
+        return typer.main.get_command(build(target))
     single = typer.Typer(add_completion=False)
     single.command()(target)
     return typer.main.get_command(single)
@@ -50,6 +126,11 @@ app = typer.Typer(
     cls=LazyGroup,
     no_args_is_help=True,
     help="Turn schedules, webhooks and calls into durable runs of AI agents.",
+    epilog=(
+        "Data goes to stdout, messages to stderr. Exit codes: 0 done, 1 failed, 2 refused input,"
+        " 3 not found (status and down: no stack runs here), 4 not allowed,"
+        " 5 conflict or wrong state, 6 unavailable."
+    ),
 )
 
 

@@ -1,0 +1,89 @@
+"""What a noun is made of: verbs, each an RPC, and their parameters, each a field of its request.
+
+These are declarations only. `build` makes commands of them, `printer` prints what they answer, and
+a test holds every name in them against the contracts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from reveille_cli.apis import Api
+
+if TYPE_CHECKING:
+    from reveille_cli.connection import Client
+
+
+@dataclass(frozen=True, slots=True)
+class Param:
+    """One parameter; how its text becomes a value follows from the field's type.
+
+    Attributes:
+        field: The request's field, dotted where it lies deeper.
+        help: One line.
+        flag: The option's name, from the field's where empty.
+        argument: Given by position, not by an option.
+        short: A one-letter option beside.
+        required: Whether the command is refused without it.
+        variable: An environment variable that gives it too.
+        file: Also given by `<flag>-file`, which names a file or `-`.
+        many: May be repeated; follows from the field unless `apply` is set.
+        apply: Puts the value into the request, where a plain assignment will not do.
+        fallback: Finds the value where none was given.
+    """
+
+    field: str
+    help: str
+    flag: str = ""
+    argument: bool = False
+    short: str = ""
+    required: bool = False
+    variable: str = ""
+    file: bool = False
+    many: bool = False
+    apply: Callable[[Any, Any, str], None] | None = None
+    fallback: Callable[[Client], str] | None = None
+
+    @property
+    def option(self) -> str:
+        """The option's name, dashes included."""
+        return self.flag or "--" + self.field.replace(".", "-").replace("_", "-")
+
+    @property
+    def name(self) -> str:
+        """The name of the parameter in Python and in messages."""
+        return self.option.removeprefix("--").replace("-", "_")
+
+
+@dataclass(frozen=True, slots=True)
+class Verb:
+    """One RPC as a command.
+
+    Attributes:
+        shows: The field of the answer that is printed; repeated fields make a list, and an empty
+            name stands for the whole answer.
+        note: A line for the person, on stderr, once it is done.
+    """
+
+    name: str
+    help: str
+    rpc: str
+    params: tuple[Param, ...]
+    shows: str = ""
+    note: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Noun:
+    """A noun and everything that can be done with it.
+
+    `actions` are commands that are more than one RPC: functions, or nouns below this one.
+    """
+
+    name: str
+    help: str
+    api: Api
+    verbs: tuple[Verb, ...]
+    actions: tuple[tuple[str, Callable[..., None] | Noun], ...] = ()

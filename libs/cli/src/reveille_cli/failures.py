@@ -1,0 +1,109 @@
+"""Why a command did not do what was asked: one value, its exit code, and its two written forms.
+
+With `-o json` the error goes to stdout, where a script reads its JSON, and stderr stays empty:
+`{"error": {"reason", "message", "field"?, "violations"?, "metadata"?, "hint"?}}`.
+Otherwise stdout stays empty and stderr gets the words.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+import typer
+
+from reveille_cli.exits import ExitCode
+from reveille_cli.options import OutputFormat
+from reveille_cli.stack.errors import NotRunning, StackError
+
+
+@dataclass(frozen=True, slots=True)
+class Violation:
+    """A field that was refused."""
+
+    field: str
+    description: str
+    reason: str = ""
+
+
+class Failure(Exception):
+    """The command did not do it; `reason` is the machine's word, in lower case."""
+
+    def __init__(
+        self,
+        reason: str,
+        message: str,
+        exit_code: ExitCode,
+        *,
+        hint: str = "",
+        violations: tuple[Violation, ...] = (),
+        metadata: Mapping[str, str] | None = None,
+    ) -> None:
+        super().__init__(message)
+        self.reason = reason
+        self.message = message
+        self.exit_code = exit_code
+        self.hint = hint
+        self.violations = violations
+        self.metadata = dict(metadata or {})
+
+    def document(self) -> dict[str, object]:
+        """Return the error as `-o json` shows it."""
+        error: dict[str, object] = {"reason": self.reason, "message": self.message}
+        if len(self.violations) == 1:
+            error["field"] = self.violations[0].field
+        if self.violations:
+            error["violations"] = [
+                {"field": each.field, "description": each.description, "reason": each.reason}
+                for each in self.violations
+            ]
+        if self.metadata:
+            error["metadata"] = self.metadata
+        if self.hint:
+            error["hint"] = self.hint
+        return {"error": error}
+
+    def lines(self) -> list[str]:
+        """Return the error as a person reads it."""
+        lines = [f"error: {self.message} ({self.reason})"]
+        if len(self.violations) > 1:
+            lines += [f"  {each.field}: {each.description}" for each in self.violations]
+        if self.hint:
+            lines.append(self.hint)
+        return lines
+
+
+def refused(field: str, message: str, *, reason: str = "invalid_field", hint: str = "") -> Failure:
+    """Refuse one piece of the input, before anything is done."""
+    violation = Violation(field, message, reason)
+    return Failure(
+        reason, f"{field}: {message}", ExitCode.REFUSED, hint=hint, violations=(violation,)
+    )
+
+
+@contextmanager
+def reporting(output: OutputFormat) -> Iterator[None]:
+    """Turn a failure of the block into its written form and its exit code."""
+    try:
+        yield
+    except StackError as error:
+        report(_of_stack(error), output)
+    except Failure as failure:
+        report(failure, output)
+
+
+def report(failure: Failure, output: OutputFormat) -> None:
+    """Write a failure and leave with its exit code."""
+    if output is OutputFormat.JSON:
+        sys.stdout.write(json.dumps(failure.document(), ensure_ascii=False) + "\n")
+    else:
+        sys.stderr.write("\n".join(failure.lines()) + "\n")
+    raise typer.Exit(failure.exit_code) from None
+
+
+def _of_stack(error: StackError) -> Failure:
+    code = ExitCode.UNAVAILABLE if isinstance(error, NotRunning) else ExitCode.FAILED
+    return Failure(error.reason.lower(), error.message, code, hint=error.hint)

@@ -1,0 +1,1 @@
+"""The nouns of the command, each a declaration over one runner and one printer."""

@@ -1,0 +1,88 @@
+"""`reveille runs`: what triggers produced."""
+
+from __future__ import annotations
+
+import time
+from typing import Annotated
+
+import typer
+
+from reveille.autopilot.v1 import run_pb2
+from reveille_cli.apis import AUTOPILOTS
+from reveille_cli.build import session
+from reveille_cli.connection import TIMEOUT
+from reveille_cli.declare import Noun, Verb
+from reveille_cli.exits import ExitCode
+from reveille_cli.nouns.shared import WORKSPACE, in_states, only_of, the
+from reveille_cli.options import DEFAULT_DIR, DEFAULT_OUTPUT, DataDirOption, OutputOption
+from reveille_cli.times import duration
+
+_ID = the("run_id", "The run.")
+# What the service accepts at once.
+_LONGEST_WAIT = 60.0
+ENDED = frozenset(
+    {
+        run_pb2.RUN_STATE_COMPLETED,
+        run_pb2.RUN_STATE_FAILED,
+        run_pb2.RUN_STATE_SKIPPED,
+        run_pb2.RUN_STATE_CANCELLED,
+    }
+)
+
+
+def wait(
+    run_id: Annotated[str, typer.Argument(help="The run.")],
+    timeout: Annotated[str, typer.Option(help="At most this long, such as 90s or 10m.")] = "5m",
+    data_dir: DataDirOption = DEFAULT_DIR,
+    output: OutputOption = DEFAULT_OUTPUT,
+) -> None:
+    """Wait for a run's outcome and show it.
+
+    Exits with 0 when it completed, 1 when it failed, was skipped or cancelled, 6 when the time
+    ran out before it had an outcome.
+    """
+    with session(data_dir, output) as (client, printer):
+        end = time.monotonic() + duration(timeout, "timeout").total_seconds()
+        while True:
+            left = min(_LONGEST_WAIT, max(0.0, end - time.monotonic()))
+            request = AUTOPILOTS.request("WaitRun", run_id=run_id)
+            request.timeout.FromMilliseconds(int(left * 1000))
+            run = client.call(AUTOPILOTS, "WaitRun", request, timeout=left + TIMEOUT).run
+            if run.state in ENDED or time.monotonic() >= end:
+                break
+        printer.one(run)
+        if run.state not in ENDED:
+            printer.note(f"It has no outcome after {timeout}.")
+            raise typer.Exit(ExitCode.UNAVAILABLE)
+        if run.state != run_pb2.RUN_STATE_COMPLETED:
+            raise typer.Exit(ExitCode.FAILED)
+
+
+NOUN = Noun(
+    name="runs",
+    help="Runs: what triggers produced.",
+    api=AUTOPILOTS,
+    verbs=(
+        Verb(
+            "list",
+            "List runs, newest first.",
+            "ListRuns",
+            (
+                WORKSPACE,
+                only_of("autopilot_id", "--autopilot", "autopilot"),
+                only_of("trigger_id", "--trigger", "trigger"),
+                in_states("states"),
+            ),
+            shows="runs",
+        ),
+        Verb("get", "Show a run.", "GetRun", (_ID,), shows="run"),
+        Verb(
+            "cancel",
+            "Ask for a run to be cancelled; one that has its outcome keeps it.",
+            "CancelRun",
+            (_ID,),
+            shows="run",
+        ),
+    ),
+    actions=(("wait", wait),),
+)

@@ -1,0 +1,223 @@
+"""`reveille triggers`: what sets an autopilot off, by the clock or by a post from outside."""
+
+from __future__ import annotations
+
+import os
+from typing import Annotated, Any
+
+import typer
+
+from reveille_cli.apis import AUTOPILOTS
+from reveille_cli.build import session
+from reveille_cli.connection import Client
+from reveille_cli.declare import Noun, Param, Verb
+from reveille_cli.failures import Failure, refused
+from reveille_cli.nouns.shared import REQUEST_ID, the
+from reveille_cli.options import DEFAULT_DIR, DEFAULT_OUTPUT, DataDirOption, OutputOption
+from reveille_cli.printer import Printer
+from reveille_cli.values import assign, read_file
+
+CREDENTIAL_NOTE = "The hook's address is a credential, and it is shown only now."
+_NOT_BOTH = "give --signing-secret-file or --signing-secret-env, not both"
+_ID = the("trigger_id", "The trigger.")
+_AUTOPILOT = the("autopilot_id", "The autopilot.")
+_LABEL = Param("label", "A name for people.")
+_DISABLED = Param("disabled", "Create it switched off.")
+
+
+def _secret(request: Any, text: str, name: str) -> None:
+    request.secret = read_secret(text, None, name)
+
+
+def _secret_of_environment(request: Any, text: str, name: str) -> None:
+    if request.secret:
+        raise refused(name, _NOT_BOTH)
+    request.secret = read_secret(None, text, name)
+
+
+def read_secret(file: str | None, variable: str | None, name: str) -> bytes:
+    """Read a secret from a file (one line end at its end does not count) or from a variable."""
+    if file is not None:
+        secret = read_file(file, name)
+        return secret.removesuffix(b"\n").removesuffix(b"\r")
+    value = os.environ.get(variable or "")
+    if not value:
+        raise refused(name, f"the variable {variable} is not set")
+    return value.encode()
+
+
+SECRETS = Noun(
+    name="secrets",
+    help="Signing secrets of a webhook trigger; several may live at once.",
+    api=AUTOPILOTS,
+    verbs=(
+        Verb(
+            "add",
+            "Add a signing secret, from a file or from a variable.",
+            "AddSigningSecret",
+            (
+                _ID,
+                Param(
+                    "",
+                    "The file that holds it, or - for stdin; a line end at its end is left out.",
+                    flag="--signing-secret-file",
+                    apply=_secret,
+                ),
+                Param(
+                    "",
+                    "The environment variable that holds it.",
+                    flag="--signing-secret-env",
+                    apply=_secret_of_environment,
+                ),
+                Param("expire_time", "When it stops counting, in RFC 3339.", flag="--expires"),
+                REQUEST_ID,
+            ),
+            shows="signing_secret",
+        ),
+        Verb(
+            "list",
+            "List the signing secrets by their hints, never their values.",
+            "ListSigningSecrets",
+            (_ID,),
+            shows="signing_secrets",
+        ),
+        Verb(
+            "remove",
+            "Remove a signing secret.",
+            "RemoveSigningSecret",
+            (_ID, the("secret_id", "The secret.")),
+            note="Removed.",
+        ),
+    ),
+)
+
+
+def create_webhook(
+    autopilot_id: Annotated[str, typer.Argument(help="The autopilot.")],
+    provider: Annotated[str, typer.Option(help="The sender's scheme, such as github.")],
+    event: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="EVENT[:ACTION,...]",
+            help="An event to listen for, such as issues:opened; may be repeated. All if left out.",
+        ),
+    ] = None,
+    signing_secret_file: Annotated[
+        str | None,
+        typer.Option(
+            metavar="FILE", help="The file with the secret the sender signs with, or - for stdin."
+        ),
+    ] = None,
+    signing_secret_env: Annotated[
+        str | None, typer.Option(metavar="NAME", help="The variable with that secret.")
+    ] = None,
+    max_body_bytes: Annotated[
+        int | None, typer.Option(help="The largest accepted body; 256 KiB when left out.")
+    ] = None,
+    label: Annotated[str | None, typer.Option(help="A name for people.")] = None,
+    disabled: Annotated[bool, typer.Option("--disabled", help="Create it switched off.")] = False,
+    request_id: Annotated[str | None, typer.Option(help="Makes the call repeatable.")] = None,
+    data_dir: DataDirOption = DEFAULT_DIR,
+    output: OutputOption = DEFAULT_OUTPUT,
+) -> None:
+    """Create a trigger that fires when an outside system posts, and show its hook's address.
+
+    With a signing secret, the secret is in place before the address is shown; if it cannot be
+    added, the trigger is deleted again.
+    """
+    with session(data_dir, output) as (client, printer):
+        if signing_secret_file is not None and signing_secret_env is not None:
+            raise refused("signing_secret", _NOT_BOTH)
+        secret = b""
+        if signing_secret_file is not None or signing_secret_env is not None:
+            secret = read_secret(signing_secret_file, signing_secret_env, "signing_secret")
+        request = AUTOPILOTS.request(
+            "CreateTrigger",
+            autopilot_id=autopilot_id,
+            label=label or "",
+            disabled=disabled,
+            request_id=request_id or "",
+        )
+        assign(request, "webhook.provider", provider, "provider")
+        if max_body_bytes is not None:
+            assign(request, "webhook.max_body_bytes", max_body_bytes, "max_body_bytes")
+        for wanted in event or ():
+            name, _, actions = wanted.partition(":")
+            request.webhook.event_filters.add(
+                event=name, actions=[each for each in actions.split(",") if each]
+            )
+        response = client.call(AUTOPILOTS, "CreateTrigger", request)
+        if secret:
+            _add_or_undo(client, response.trigger.trigger_id, secret, request_id)
+        if not response.hook_url:
+            response.hook_url = client.hooks_url(response.hook_path)
+        _show_hook(printer, response)
+
+
+def _add_or_undo(client: Client, trigger_id: str, secret: bytes, request_id: str | None) -> None:
+    """Add the secret of a new trigger; without it the trigger would take unsigned posts."""
+    request = AUTOPILOTS.request(
+        "AddSigningSecret", trigger_id=trigger_id, secret=secret, request_id=request_id or ""
+    )
+    try:
+        client.call(AUTOPILOTS, "AddSigningSecret", request)
+    except Failure as failure:
+        undo = AUTOPILOTS.request("DeleteTrigger", trigger_id=trigger_id)
+        try:
+            client.call(AUTOPILOTS, "DeleteTrigger", undo)
+            failure.hint = "its signing secret could not be added, so the trigger was deleted again"
+        except Failure:
+            failure.hint = (
+                f"the trigger {trigger_id} is left without its signing secret: "
+                f"`reveille triggers delete {trigger_id}`"
+            )
+        raise
+
+
+def _show_hook(printer: Printer, response: Any) -> None:
+    printer.one(response)
+    printer.note(CREDENTIAL_NOTE)
+    if not response.endpoint_ready:
+        printer.note("The gateway has not confirmed it yet; it will within moments.")
+
+
+NOUN = Noun(
+    name="triggers",
+    help="Triggers: what sets an autopilot off.",
+    api=AUTOPILOTS,
+    verbs=(
+        Verb(
+            "create-schedule",
+            "Create a trigger that fires by the clock.",
+            "CreateTrigger",
+            (
+                _AUTOPILOT,
+                Param("schedule.cron", "Five cron fields, or a macro.", flag="cron", argument=True),
+                Param("schedule.time_zone", "The IANA zone; UTC when left out.", flag="--tz"),
+                _LABEL,
+                _DISABLED,
+                REQUEST_ID,
+            ),
+            shows="trigger",
+        ),
+        Verb(
+            "list", "List an autopilot's triggers.", "ListTriggers", (_AUTOPILOT,), shows="triggers"
+        ),
+        Verb("get", "Show a trigger.", "GetTrigger", (_ID,), shows="trigger"),
+        Verb(
+            "rotate-token",
+            "Give a webhook trigger a new address.",
+            "RotateWebhookToken",
+            (_ID, Param("grace", "How long the old one goes on working, such as 1h."), REQUEST_ID),
+            note=CREDENTIAL_NOTE,
+        ),
+        Verb(
+            "delete",
+            "Delete a trigger; its runs stay.",
+            "DeleteTrigger",
+            (_ID,),
+            note="Deleted.",
+        ),
+    ),
+    actions=(("create-webhook", create_webhook), ("secrets", SECRETS)),
+)

@@ -1,0 +1,109 @@
+"""How each kind of thing looks in a table: the columns, and the few cells that are computed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+COLUMNS: Mapping[str, tuple[str, ...]] = {
+    "reveille.autopilot.v1.Workspace": ("workspace_id", "name", "issue_prefix", "create_time"),
+    "reveille.autopilot.v1.Member": ("user_id", "role", "create_time"),
+    "reveille.autopilot.v1.Autopilot": (
+        "autopilot_id",
+        "status",
+        "execution_mode",
+        "title",
+        "create_time",
+    ),
+    "reveille.autopilot.v1.Trigger": ("trigger_id", "enabled", "synced", "fires", "label"),
+    "reveille.autopilot.v1.SigningSecret": (
+        "secret_id",
+        "hint",
+        "create_time",
+        "expire_time",
+        "last_use_time",
+    ),
+    "reveille.autopilot.v1.AutopilotRun": (
+        "run_id",
+        "state",
+        "reason",
+        "source",
+        "create_time",
+        "title",
+    ),
+    "reveille.heartbeat.v1.Agent": ("agent_id", "name", "adapter", "status", "owner_user_id"),
+    "reveille.heartbeat.v1.HeartbeatRun": (
+        "run_id",
+        "state",
+        "reason",
+        "attempt",
+        "create_time",
+        "finish_time",
+        "summary",
+    ),
+    "reveille.heartbeat.v1.WakeupRecord": (
+        "wakeup_id",
+        "state",
+        "reason",
+        "source",
+        "create_time",
+        "title",
+    ),
+    "reveille.heartbeat.v1.Issue": (
+        "issue_id",
+        "identifier",
+        "status",
+        "priority",
+        "create_time",
+        "title",
+    ),
+    "reveille.webhook.v1.Delivery": (
+        "delivery_id",
+        "state",
+        "reason",
+        "signature_state",
+        "event",
+        "action",
+        "receive_time",
+    ),
+    "reveille.scheduler.v1.Execution": (
+        "execution_id",
+        "state",
+        "reason",
+        "plan_time",
+        "attempt",
+        "scope_id",
+    ),
+}
+
+# Words of states, by how they read to an operator.
+STYLES: Mapping[str, str] = {
+    **dict.fromkeys(
+        ("completed", "succeeded", "success", "dispatched", "done", "active", "valid"), "green"
+    ),
+    **dict.fromkeys(
+        ("failed", "timed_out", "rejected", "error", "invalid", "missing", "blocked"), "bold red"
+    ),
+    **dict.fromkeys(
+        ("running", "claimed", "issue_created", "in_progress", "in_review", "pending"), "yellow"
+    ),
+    **dict.fromkeys(
+        ("queued", "deferred", "skipped", "ignored", "cancelled", "coalesced", "paused"), "dim"
+    ),
+}
+
+
+def _fires(trigger: Mapping[str, Any]) -> str:
+    if schedule := trigger["schedule"]:
+        return f"{schedule['cron']} ({schedule['time_zone'] or 'UTC'})"
+    webhook = trigger["webhook"]
+    if not webhook:
+        return ""
+    events = (
+        wanted["event"] + (":" + ",".join(wanted["actions"]) if wanted["actions"] else "")
+        for wanted in webhook["event_filters"]
+    )
+    return f"{webhook['provider']} webhook: {' '.join(events) or 'every event'}"
+
+
+COMPUTED: Mapping[str, Callable[[Mapping[str, Any]], str]] = {"fires": _fires}
