@@ -51,7 +51,7 @@ from reveille.webhook.v1.endpoint_service_pb2_grpc import (
     EndpointServiceServicer,
     add_EndpointServiceServicer_to_server,
 )
-from reveille_runtime.errors import NotFound, OutOfRange, Unavailable
+from reveille_runtime.errors import InvalidArgument, NotFound, OutOfRange, Unavailable
 from reveille_runtime.feed import Cursor
 from reveille_testkit.rpc import RpcRig
 
@@ -109,6 +109,8 @@ class World:
     away: set[str] = field(default_factory=set)
     before: dict[str, Gate] = field(default_factory=dict)
     after: dict[str, Gate] = field(default_factory=dict)
+    # Titles for which the whole call is refused, as a request that heartbeat cannot accept.
+    refuse_titles: set[str] = field(default_factory=set)
     refusal: int = reason_pb2.REASON_UNSPECIFIED
     enqueue_state: int = wake_pb.WAKEUP_STATE_QUEUED
     enqueue_reason: int = reason_pb2.REASON_UNSPECIFIED
@@ -210,6 +212,8 @@ class Wakeups(WakeupServiceServicer):
         self, request: wake_pb.EnqueueWakeupsRequest, context: Any
     ) -> wake_pb.EnqueueWakeupsResponse:
         await self.world.enter("heartbeat", "EnqueueWakeups")
+        if self.world.refuse_titles & {wakeup.title for wakeup in request.wakeups}:
+            raise InvalidArgument.of("wakeups", "one of them is refused", "INVALID_FIELD")
         results = [self.world.wakeup(wakeup) for wakeup in request.wakeups]
         await self.world.leave("EnqueueWakeups")
         return wake_pb.EnqueueWakeupsResponse(results=results)
