@@ -192,6 +192,24 @@ async def test_a_burst_of_notifications_is_sent_as_few(scratch: TestDatabase, db
     assert heard.count(CHANNEL) >= 1
 
 
+async def test_a_channel_is_not_told_again_within_the_pause(
+    scratch: TestDatabase, db: Database
+) -> None:
+    admin = await scratch.admin()
+    heard: asyncio.Queue[str] = asyncio.Queue()
+    for channel in (CHANNEL, "scratch.end"):
+        await admin.add_listener(channel, lambda _c, _p, name, _x: heard.put_nowait(name))
+    notifier = Notifier(db, pause=LONG)
+    notifier.notify(CHANNEL)
+    assert await heard.get() == CHANNEL
+    notifier.notify(CHANNEL)
+    for _ in range(3):
+        await db.now()
+    await admin.execute('NOTIFY "scratch.end"')
+    assert await heard.get() == "scratch.end"
+    await notifier.close()
+
+
 async def test_a_notifier_sends_what_came_while_it_was_sending(
     bus: HintBus, notifier: Notifier
 ) -> None:

@@ -201,8 +201,9 @@ class Batcher(Generic[I, R]):
         self._pump_due = False
         while self._ready and len(self._batches) < self._max_in_flight:
             batch = self._cut()
+            # Runs in a copy of this empty context: batches do not see each other's spans either.
             task = asyncio.get_running_loop().create_task(
-                self._serve(batch), name=f"batch {self.name}", context=self._context
+                self._serve(batch), name=f"batch {self.name}"
             )
             self._batches.add(task)
             task.add_done_callback(self._served, context=self._context)
