@@ -10,6 +10,7 @@ from typing import Any
 from google.protobuf.message import Message
 
 from reveille.autopilot.v1.autopilot_pb2 import Autopilot
+from reveille_cli.apis import Service
 from reveille_cli.demo.github import EVENT
 from reveille_cli.demo.stage import PUBLISHER
 from reveille_cli.demo.story import RunStory, Story
@@ -32,7 +33,13 @@ class Check:
 
 def check_story(story: Story) -> list[Check]:
     """Judge everything but the traces."""
-    return [*_posts(story), *_hooked(story), *_scheduled(story), *_by_hand(story)]
+    return [
+        *_posts(story),
+        *_hooked(story),
+        *_scheduled(story),
+        *_by_hand(story),
+        _explained(story),
+    ]
 
 
 def _posts(story: Story) -> Iterator[Check]:
@@ -151,6 +158,15 @@ def _by_hand(story: Story) -> Iterator[Check]:
             "accountable_user_id": LOCAL_USER,
             "attribution_source": "direct_human",
         },
+    )
+
+
+def _explained(story: Story) -> Check:
+    told = {each.service for each in story.why.findings}
+    return Check(
+        "asked why, the gateway, autopilot and heartbeat each tell their part",
+        told >= {Service.WEBHOOK, Service.AUTOPILOT, Service.HEARTBEAT} and not story.why.silent,
+        f"only {', '.join(sorted(told)) or 'nobody'} had something to say",
     )
 
 

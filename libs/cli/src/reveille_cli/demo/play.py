@@ -17,11 +17,15 @@ from reveille_cli.demo import github
 from reveille_cli.demo.progress import Progress
 from reveille_cli.demo.stage import Examples, Stage
 from reveille_cli.demo.story import Posts, RunStory, Story
+from reveille_cli.demo.traced import is_whole
+from reveille_cli.findings import explain
 from reveille_cli.nouns.runs import ENDED
+from reveille_cli.spans import Trace, read_trace
 
 _OUTCOME_WITHIN = 45.0
 # A minute that has just begun may be too late for a trigger that is a moment old.
 _FIRE_WITHIN = 90.0
+_SPANS_WITHIN = 10.0
 _LOG_LIMIT = 65_536
 
 
@@ -67,6 +71,7 @@ class Play:
             manual=self._story(manual),
             execution=None if scheduled is None else self._execution(scheduled),
             schedule=None if scheduled is None else self._story(scheduled),
+            why=explain(self._client, posts.first.text("run_id") or self._stage.webhook.trigger_id),
         )
 
     def _post(self) -> Posts:
@@ -132,7 +137,20 @@ class Play:
             attempts=attempts,
             output=self._output(attempts[0].run_id) if attempts else "",
             issue=self._issue(run.issue_id) if run.issue_id else None,
+            trace=self._trace(run.trace_id),
         )
+
+    def _trace(self, trace_id: str) -> Trace | None:
+        """Read a trace once its last spans are written, or what there is of it by then."""
+        folder = self._client.data_dir.otlp
+
+        def whole() -> Trace | None:
+            found = read_trace(folder, trace_id)
+            return found if is_whole(found) else None
+
+        waiting = "waiting for the last spans to be written"
+        found = self._progress.wait(whole, lambda: waiting, timeout=_SPANS_WITHIN)
+        return found or read_trace(folder, trace_id)
 
     def _runs_of(self, trigger_id: str) -> list[autopilot_run.AutopilotRun]:
         """List what a trigger has made, newest first."""

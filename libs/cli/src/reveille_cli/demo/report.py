@@ -13,6 +13,8 @@ from rich.table import Table
 from rich.text import Text
 
 from reveille.autopilot.v1.autopilot_pb2 import Autopilot
+from reveille_cli.commands.trace import show_trace, trace_json
+from reveille_cli.commands.why import explanation_json, show_finding
 from reveille_cli.demo.checks import Check
 from reveille_cli.demo.github import HookAnswer, masked
 from reveille_cli.demo.stage import CRON, Stage
@@ -22,7 +24,7 @@ from reveille_cli.printer import Printer, grid, state_text
 
 
 def report_story(story: Story, printer: Printer) -> None:
-    """Print everything but the traces, the explanation and the checks."""
+    """Print everything but the checks."""
     heading(printer, "What came in")
     printer.draw(_came_in(story))
     heading(printer, "What ran")
@@ -33,6 +35,13 @@ def report_story(story: Story, printer: Printer) -> None:
             printer.text(line)
     heading(printer, "Who answers for it")
     printer.draw(_attribution(story))
+    for words, traced in (("The webhook's", story.webhook), ("The schedule's", story.schedule)):
+        if traced is not None and traced.trace is not None:
+            heading(printer, f"{words} trace")
+            show_trace(traced.trace, printer)
+    heading(printer, f"Why: reveille why {story.why.asked}")
+    for finding in story.why.findings:
+        show_finding(finding, printer)
 
 
 def report_checks(checks: Sequence[Check], printer: Printer) -> None:
@@ -69,9 +78,11 @@ def document(story: Story, checks: Sequence[Check]) -> dict[str, Any]:
                 "attempts": [plain(attempt) for attempt in seen.attempts],
                 "issue": plain(seen.issue) if seen.issue is not None else None,
                 "output": seen.output,
+                "trace": trace_json(seen.trace) if seen.trace is not None else None,
             }
             for seen in runs_of(story)
         ],
+        "why": explanation_json(story.why),
         "checks": [
             {"promise": check.promise, "kept": check.kept, "found": check.found} for check in checks
         ],

@@ -13,6 +13,8 @@ from reveille.scheduler.v1 import execution_pb2
 from reveille.webhook.v1 import delivery_service_pb2 as webhook
 from reveille_cli.demo.github import HookAnswer, HookRequest
 from reveille_cli.demo.stage import Stage
+from reveille_cli.findings import Explanation
+from reveille_cli.spans import Trace
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,6 +25,7 @@ class RunStory:
     attempts: Sequence[run_pb2.HeartbeatRun]
     output: str
     issue: issue_pb2.Issue | None
+    trace: Trace | None
 
     @property
     def attempt(self) -> run_pb2.HeartbeatRun | None:
@@ -61,3 +64,5 @@ class Story:
     manual: RunStory
     execution: execution_pb2.Execution | None
     schedule: RunStory | None
+    why: Explanation
+    """What the services say when asked why the webhook's run is as it is."""
