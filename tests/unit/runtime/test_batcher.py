@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import contextvars
-import gc
 from collections.abc import Sequence
 
 import asyncpg
@@ -342,31 +341,6 @@ async def test_batches_in_flight_do_not_see_each_other_s_context() -> None:
     await asyncio.gather(*submit_all(batcher, items(6)))
 
     assert seen == ["nothing"] * 6
-
-
-async def test_a_caller_cancelled_in_the_moment_of_an_error_leaves_no_noise() -> None:
-    noise: list[dict[str, object]] = []
-    asyncio.get_running_loop().set_exception_handler(lambda _, context: noise.append(context))
-    failing = asyncio.Event()
-
-    async def run(batch: Sequence[Item]) -> list[str]:
-        # Wakes the canceller before the caller learns of the error.
-        failing.set()
-        raise LookupError("a bug")
-
-    batcher: Batcher[Item, str] = Batcher("b", run)
-    (caller,) = submit_all(batcher, items(1))
-
-    async def cancel() -> None:
-        await failing.wait()
-        caller.cancel()
-
-    await asyncio.gather(cancel(), caller, return_exceptions=True)
-    await batcher.close()
-    assert caller.cancelled()
-    del caller
-    gc.collect()
-    assert noise == []
 
 
 async def test_a_thousand_callers_over_few_keys_are_all_answered() -> None:

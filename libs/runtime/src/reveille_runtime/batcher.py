@@ -173,9 +173,6 @@ class Batcher(Generic[I, R]):
         elif entry.key is not None and entry in self._followers.get(entry.key, ()):
             del self._followers[entry.key][entry]
             self._queued -= 1
-        if entry.answer.done() and not entry.answer.cancelled():
-            # A caller cancelled at the very moment of an error: mark that error as seen.
-            entry.answer.exception()
         self._note_idle()
 
     def _release_key(self, entry: _Entry[I, R]) -> None:
