@@ -1,0 +1,150 @@
+"""The heartbeat service, wired as in production, over a real database and real processes."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import asyncpg
+import pytest
+from tests.integration.heartbeat.kit import QUICK, Client, World
+from tests.integration.heartbeat.replica import Replicas, replicas_of
+
+from reveille_heartbeat import wiring
+from reveille_heartbeat.config import Settings
+from reveille_heartbeat.workers.engine import Engine
+from reveille_runtime.app import App
+from reveille_runtime.db import Database
+from reveille_runtime.lifecycle import Component, Loop
+from reveille_runtime.telemetry import Telemetry
+from reveille_testkit.database import TestDatabase
+from reveille_testkit.rpc import Keyring, SpanLog
+
+class WatchedApp(App[Settings]):
+    """The service's own composition, with its loops and its database within reach."""
+
+    def __init__(self, settings: Settings, telemetry: Telemetry) -> None:
+        super().__init__(settings, telemetry)
+        self.loops: dict[str, Loop] = {}
+        self.engine: Engine | None = None
+        self.database: Database | None = None
+
+    def claims(self, component: Component) -> None:
+        if isinstance(component, Loop):
+            self.loops[component.name] = component
+        super().claims(component)
+
+    def works(self, component: Component) -> None:
+        if isinstance(component, Loop):
+            self.loops[component.name] = component
+        if isinstance(component, Engine):
+            self.engine = component
+        super().works(component)
+
+    async def resource(self, manager: Any) -> Any:
+        if isinstance(manager, Database):
+            self.database = manager
+        return await super().resource(manager)
+
+
+class Service:
+    """One running replica."""
+
+    def __init__(self, app: WatchedApp, client: Client) -> None:
+        self.app = app
+        self.client = client
+
+    async def tick(self, loop: str) -> None:
+        """Have a loop do its step now, whole."""
+        self.app.loops[loop].wake()
+        await self.app.loops[loop].ticked()
+
+    def move_clock(self, seconds: float) -> None:
+        assert self.app.database is not None
+        self.app.database.move_clock(seconds)
+
+    @property
+    def engine(self) -> Engine:
+        assert self.app.engine is not None
+        return self.app.engine
+
+    async def stop(self) -> None:
+        await self.client.close()
+        await self.app.stop()
+
+
+class Stage:
+    """Starts replicas over one database and one spool."""
+
+    def __init__(self, keys: Keyring, database: TestDatabase, folder: Path) -> None:
+        self.keys = keys
+        self.database = database
+        self.folder = folder
+        self.spans = SpanLog()
+        self._running: list[Service] = []
+
+    def settings(self, **more: Any) -> Settings:
+        app = self.database.settings("heartbeat")
+        given: dict[str, Any] = {
+            "listen": "127.0.0.1:0",
+            "database_url": app.url,
+            "database_password_file": app.password_file,
+            "trusted_keys_file": self.keys.trusted_file,
+            "service_key_file": self.keys.private_key("heartbeat"),
+            "spool_dir": self.folder / "spool",
+            "api_address": "127.0.0.1:1",
+        }
+        return Settings(**(given | QUICK | more))
+
+    async def start(self, **more: Any) -> Service:
+        telemetry = Telemetry.of("heartbeat", [self.spans])
+        app = WatchedApp(self.settings(**more), telemetry)
+        await app.start(wiring.build)
+        service = Service(app, Client(app.server.address, self.keys))
+        self._running.append(service)
+        return service
+
+    async def close(self) -> None:
+        for service in self._running:
+            await service.stop()
+
+
+@pytest.fixture
+def keys(tmp_path: Path) -> Keyring:
+    return Keyring(tmp_path / "keys")
+
+
+@pytest.fixture
+async def stage(keys: Keyring, database: TestDatabase, tmp_path: Path) -> AsyncIterator[Stage]:
+    stage = Stage(keys, database, tmp_path)
+    try:
+        yield stage
+    finally:
+        await stage.close()
+
+
+@pytest.fixture
+async def service(stage: Stage) -> Service:
+    return await stage.start()
+
+
+@pytest.fixture
+async def world(service: Service, tmp_path: Path) -> World:
+    world = World(service.client, tmp_path)
+    await world.put()
+    return world
+
+
+@pytest.fixture
+async def rows(database: TestDatabase) -> asyncpg.Connection[asyncpg.Record]:
+    """Look behind the scenes."""
+    return await database.connect("reveille_heartbeat_app")
+
+
+@pytest.fixture
+async def replicas(
+    keys: Keyring, database: TestDatabase, tmp_path: Path
+) -> AsyncIterator[Replicas]:
+    async with replicas_of(keys, database, tmp_path) as made:
+        yield made
