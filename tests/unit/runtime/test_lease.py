@@ -99,6 +99,29 @@ async def test_two_thirds_without_renewal_is_lost_even_if_the_loop_never_ran(
             held.check()
 
 
+async def test_a_lease_may_have_a_length_of_its_own(
+    keeper: LeaseKeeper, rows: Rows, clock: Clock
+) -> None:
+    async with (
+        keeper.hold(rows.claim(), duration=90) as long,
+        keeper.hold(rows.claim()) as short,
+    ):
+        clock.now += 20
+        with pytest.raises(LeaseLost):
+            short.check()
+        clock.now += 39.9
+        long.check()
+        clock.now += 0.1
+        with pytest.raises(LeaseLost):
+            long.check()
+
+
+async def test_a_length_that_could_not_be_kept_is_refused(keeper: LeaseKeeper, rows: Rows) -> None:
+    with pytest.raises(ValueError, match="cannot be renewed"):
+        async with keeper.hold(rows.claim(), duration=29):
+            pass
+
+
 async def test_the_time_of_the_claim_itself_counts(
     keeper: LeaseKeeper, rows: Rows, clock: Clock
 ) -> None:

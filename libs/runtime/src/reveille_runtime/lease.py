@@ -120,10 +120,12 @@ class LeaseKeeper:
     ) -> AsyncIterator[Held]:
         """Keep the lease renewed inside the block.
 
-        `duration` is this lease's own length in seconds, where leases differ; `renew` must keep it.
-
         `since` is `keeper.now()` from before the claim was sent: without it the time the claim took
-        is not counted. The block's end stops the renewal; it does not touch the row.
+        is not counted. `duration` is this lease's own length in seconds, where leases differ;
+        `renew` must keep it. The block's end stops the renewal; it does not touch the row.
+
+        Raises:
+            ValueError: `duration` is less than three intervals, so it could not be kept.
         """
         own = self.duration if duration is None else duration
         if own < self.interval * 3:
