@@ -1,0 +1,58 @@
+"""The gateway's settings."""
+
+from __future__ import annotations
+
+from typing import Annotated, ClassVar
+
+from pydantic import AfterValidator, Field, FilePath
+
+from reveille_runtime.config import ListenAddress, ServiceSettings
+from reveille_webhook.domain.client_address import networks
+
+
+def _proxies(value: tuple[str, ...]) -> tuple[str, ...]:
+    networks(value)
+    return value
+
+
+class Settings(ServiceSettings):
+    """What the gateway reads from its environment."""
+
+    service_name: ClassVar[str] = "webhook-gateway"
+
+    listen: ListenAddress = "127.0.0.1:50053"
+    http_listen: ListenAddress = Field(
+        default="127.0.0.1:8080", description="where senders post to, over plain HTTP"
+    )
+    autopilot_target: ListenAddress = "127.0.0.1:50052"
+    sealing_key_file: FilePath = Field(description="seals the signing secrets in the database")
+    trusted_proxies: Annotated[tuple[str, ...], AfterValidator(_proxies)] = Field(
+        default=(),
+        description="networks of our own proxies, whose X-Forwarded-For is read; a JSON list",
+    )
+    ip_ceiling: int = Field(
+        default=600, ge=0, description="requests an address may send in a minute; 0 for no limit"
+    )
+    credential_debt: int = Field(
+        default=30,
+        ge=0,
+        description="bad tokens and signatures an address may send in a minute; 0 for no limit",
+    )
+    http_connections: int = Field(default=2000, ge=1, description="connections served at once")
+    http_head_timeout: float = Field(
+        default=5.0, gt=0, description="seconds in which a request's headers must be complete"
+    )
+    http_request_timeout: float = Field(
+        default=10.0, gt=0, description="seconds in which a whole request must be in"
+    )
+    http_idle_timeout: int = Field(
+        default=5, ge=1, description="seconds that a kept connection may be silent"
+    )
+    admission_budget: float = Field(
+        default=0.8, gt=0, description="seconds after which a stored delivery is answered as queued"
+    )
+    worker_interval: float = Field(default=1.0, gt=0, description="seconds between two idle claims")
+    worker_capacity: int = Field(default=400, ge=1, description="deliveries dispatched at once")
+    lease_renewal: float = Field(
+        default=10.0, gt=0, description="seconds between renewals of all leases of this process"
+    )

@@ -1,0 +1,1 @@
+"""Pure rules of the gateway: bytes and values in, values out."""

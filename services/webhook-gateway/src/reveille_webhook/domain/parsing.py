@@ -1,0 +1,70 @@
+"""Bodies read as what their content type says. Never raises, and never changes a byte that is kept.
+
+What is read here serves to name the event; the agent gets the bytes.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from typing import Any
+from urllib.parse import parse_qs
+
+_LONGEST_NUMBER = 4000
+_MOST_FIELDS = 1000
+FORM = "application/x-www-form-urlencoded"
+
+
+@dataclass(frozen=True, slots=True)
+class Parsed:
+    """The members at the top of a body, as far as it has any; `problem` says why it is broken."""
+
+    members: dict[str, Any]
+    problem: str = ""
+
+
+def parse(body: bytes, content_type: str) -> Parsed:
+    """Read a body: JSON and forms by their members, all else is opaque."""
+    kind = content_type.partition(";")[0].strip().lower()
+    if kind == "application/json" or kind.endswith("+json"):
+        return _json(body)
+    if kind == FORM:
+        return _form(body)
+    if not kind:
+        # Nobody said what it is: what looks like JSON is read as such, and nothing is broken.
+        return Parsed(_json(body).members)
+    return Parsed({})
+
+
+def _json(body: bytes) -> Parsed:
+    if not body.strip():
+        return Parsed({}, "the body is empty")
+    try:
+        # Finds UTF-8 with and without a byte order mark, UTF-16 and UTF-32.
+        document = json.loads(body, parse_int=_integer)
+    except RecursionError:
+        # Nested deeper than we read; the bytes are as good as any.
+        return Parsed({})
+    except ValueError as error:
+        return Parsed({}, f"the body is not JSON: {type(error).__name__}")
+    if isinstance(document, dict):
+        return Parsed(document)
+    if isinstance(document, list):
+        return Parsed({})
+    return Parsed({}, "the body is JSON, but neither an object nor an array")
+
+
+def _form(body: bytes) -> Parsed:
+    text = body.decode("utf-8", "replace")
+    try:
+        fields = parse_qs(text, keep_blank_values=True, max_num_fields=_MOST_FIELDS)
+    except ValueError:
+        return Parsed({}, f"the form has more than {_MOST_FIELDS} fields")
+    if "payload" in fields:
+        return _json(fields["payload"][0].encode("utf-8", "surrogatepass"))
+    return Parsed({name: values[0] for name, values in fields.items()})
+
+
+def _integer(digits: str) -> int | float:
+    # Python refuses to read integers of more digits than it would print.
+    return int(digits) if len(digits) <= _LONGEST_NUMBER else float("inf")

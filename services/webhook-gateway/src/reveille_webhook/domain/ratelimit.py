@@ -1,0 +1,69 @@
+"""Counters over a sliding window, for many keys in bounded memory.
+
+The window slides over two counts, this window's and the one before, weighted by how much of the
+one before still lies inside. When there are too many keys, the one that was quiet longest goes.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import OrderedDict
+
+
+class SlidingCounters:
+    """Allows `limit` hits a key in each `window` seconds; 0 allows everything.
+
+    `now` is any clock that never goes back, in seconds.
+    """
+
+    def __init__(self, limit: int, window: float = 60.0, most_keys: int = 50_000) -> None:
+        self.limit = limit
+        self._window = window
+        self._most_keys = most_keys
+        # Key: which window, its hits, the hits of the one before. Least recently hit first.
+        self._counts: OrderedDict[str, tuple[int, int, int]] = OrderedDict()
+
+    def __len__(self) -> int:
+        return len(self._counts)
+
+    def take(self, key: str, now: float) -> float:
+        """Count a hit when it is allowed; else give the seconds to wait, and count nothing."""
+        wait = self.check(key, now)
+        if wait == 0 and self.limit > 0:
+            self.add(key, now)
+        return wait
+
+    def check(self, key: str, now: float) -> float:
+        """Give 0 when a hit is allowed now, else the seconds until one is."""
+        if self.limit <= 0:
+            return 0
+        current, before, passed = self._counted(key, now)
+        if current + before * (1 - passed) < self.limit:
+            return 0
+        return max(1.0, math.ceil(self._wait(current, before, passed)))
+
+    def add(self, key: str, now: float) -> None:
+        """Count a hit, allowed or not."""
+        if self.limit <= 0:
+            return
+        current, before, _ = self._counted(key, now)
+        self._counts[key] = (int(now // self._window), current + 1, before)
+        self._counts.move_to_end(key)
+        if len(self._counts) > self._most_keys:
+            self._counts.popitem(last=False)
+
+    def _counted(self, key: str, now: float) -> tuple[int, int, float]:
+        """Give the hits of this window and of the one before, and how much of this one passed."""
+        at = int(now // self._window)
+        passed = now / self._window - at
+        window, current, before = self._counts.get(key, (at, 0, 0))
+        if window == at:
+            return current, before, passed
+        return 0, current if window == at - 1 else 0, passed
+
+    def _wait(self, current: int, before: int, passed: float) -> float:
+        if current < self.limit:
+            # The older hits slide out while this window lasts.
+            allowed_at = 1 - (self.limit - current) / before
+            return (allowed_at - passed) * self._window
+        return (1 - passed + 1 - self.limit / current) * self._window

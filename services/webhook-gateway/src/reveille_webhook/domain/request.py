@@ -1,0 +1,39 @@
+"""A request as it came: headers as bytes, in their order, and the body untouched."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+Headers = Sequence[tuple[bytes, bytes]]
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """What is judged and kept of a request; header names are in lower case."""
+
+    headers: Headers
+    body: bytes
+
+    @property
+    def content_type(self) -> str:
+        """The media type as sent; empty when none came."""
+        return text_of(self.headers, "content-type")
+
+
+def values_of(headers: Headers, name: str) -> list[bytes]:
+    """Give every value of a header."""
+    wanted = name.encode("ascii")
+    return [value for key, value in headers if key == wanted]
+
+
+def text_of(headers: Headers, name: str, longest: int = 512) -> str:
+    """Give a header's first value as text that a row can hold; empty when there is none."""
+    values = values_of(headers, name)
+    return storable(values[0].decode("latin-1").strip(), longest) if values else ""
+
+
+def storable(text: str, longest: int) -> str:
+    """Make a text fit for a row: no NUL, no lone surrogates, not too long."""
+    whole = text[:longest].replace("\x00", "\ufffd")
+    return whole.encode("utf-8", "replace").decode("utf-8")

@@ -1,0 +1,1 @@
+"""The HTTP edge that senders reach."""

@@ -1,0 +1,188 @@
+"""The application behind the server: `POST /hooks/{token}`, in one visible order.
+
+Address ceiling and debt, token, size while streaming, and then the use case: verification on the
+raw bytes, parsing, storing, admission, answer.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+from opentelemetry import trace
+
+from reveille_runtime import logs, semconv
+from reveille_runtime.sqlstate import is_transient
+from reveille_webhook.domain.client_address import Networks, client_key
+from reveille_webhook.domain.endpoint import OpenEndpoint
+from reveille_webhook.domain.ratelimit import SlidingCounters
+from reveille_webhook.domain.request import Request, text_of
+from reveille_webhook.domain.states import Outcome
+from reveille_webhook.http import reply
+from reveille_webhook.http.reply import Reply
+from reveille_webhook.usecases.find_endpoint import FindEndpoint
+from reveille_webhook.usecases.receive import Receive, UnknownHookError, UnparsableError
+from reveille_webhook.usecases.trace import Tracing
+
+Receiver = Callable[[], Awaitable[Any]]
+Sender = Callable[[Any], Awaitable[None]]
+ROUTE = "/hooks/{token}"
+_PREFIX = b"/hooks/"
+_LONGEST_TOKEN = 256
+_log = logs.get_logger(__name__)
+
+
+class SenderGone(Exception):
+    """The sender hung up before its request was whole; nothing of it counts."""
+
+
+class Hooks:
+    """An ASGI application."""
+
+    def __init__(
+        self,
+        find: FindEndpoint,
+        receive: Receive,
+        tracing: Tracing,
+        *,
+        ceiling: SlidingCounters,
+        debt: SlidingCounters,
+        trusted: Networks,
+    ) -> None:
+        self._find = find
+        self._receive = receive
+        self._tracing = tracing
+        self._ceiling = ceiling
+        self._debt = debt
+        self._trusted = trusted
+
+    async def __call__(self, scope: Any, receive: Receiver, send: Sender) -> None:
+        """Answer one request; a sender that hung up gets none."""
+        started = time.monotonic()
+        method = str(scope["method"])
+        claimed = text_of(scope["headers"], "traceparent")
+        span, carrier = self._tracing.request(method, claimed)
+        with trace.use_span(span, end_on_exit=True):
+            try:
+                answer = await self._answer(scope, receive, carrier, started)
+            except SenderGone:
+                span.set_attribute(semconv.ERROR_TYPE, "sender_gone")
+                return
+            except Exception:  # noqa: BLE001 - a bug costs one request
+                _log.exception("A request could not be answered.", action="hook.fault")
+                answer = reply.FAULT
+            took = time.monotonic() - started
+            self._tracing.answered(span, answer.status, answer.outcome, took)
+            # Successes and floods are counted, not told one by one.
+            tell = _log.debug if answer.status < 400 or answer.status == 429 else _log.info
+            tell(
+                "A request was answered.",
+                action="hook.answered",
+                method=method,
+                route=ROUTE,
+                status=answer.status,
+                outcome=answer.outcome,
+                seconds=round(took, 4),
+            )
+            await _send(send, answer)
+
+    async def _answer(
+        self, scope: Any, receive: Receiver, carrier: dict[str, str], now: float
+    ) -> Reply:
+        peer = scope["client"][0] if scope["client"] else ""
+        address = client_key(peer, scope["headers"], self._trusted)
+        wait = self._ceiling.take(address, now) or self._debt.check(address, now)
+        if wait:
+            return reply.too_many(wait)
+        token = _token(scope["raw_path"])
+        if token is not None and scope["method"] != "POST":
+            return reply.ONLY_POST
+        try:
+            endpoint = None if token is None else await self._find(token)
+        except Exception as error:  # noqa: BLE001 - whatever it was, the row cannot be taken
+            return _not_now(error)
+        if endpoint is None:
+            self._debt.add(address, now)
+            return reply.NOT_FOUND
+        if text_of(scope["headers"], "content-encoding").lower() not in {"", "identity"}:
+            return reply.ENCODED
+        body = await _read(receive, scope["headers"], endpoint.max_body_bytes)
+        if body is None:
+            return reply.too_large(endpoint.max_body_bytes)
+        return await self._take(endpoint, Request(scope["headers"], body), carrier, address, now)
+
+    async def _take(
+        self,
+        endpoint: OpenEndpoint,
+        request: Request,
+        carrier: dict[str, str],
+        address: str,
+        now: float,
+    ) -> Reply:
+        try:
+            answer = await self._receive(endpoint, request, carrier)
+        except UnparsableError as error:
+            return reply.refusal(400, "unparsable", str(error))
+        except UnknownHookError:
+            return reply.NOT_FOUND
+        except Exception as error:  # noqa: BLE001 - whatever it was, the row may not be there
+            return _not_now(error)
+        self._tracing.stored(trace.get_current_span(), answer)
+        if answer.outcome is Outcome.REJECTED:
+            self._debt.add(address, now)
+        return reply.answered(answer)
+
+
+def _token(raw_path: bytes) -> str | None:
+    """Read the token out of a path; None for a path that is no hook's."""
+    rest = raw_path.removeprefix(_PREFIX)
+    if len(rest) == len(raw_path) or not rest or b"/" in rest or len(rest) > _LONGEST_TOKEN:
+        return None
+    return rest.decode("latin-1")
+
+
+async def _read(receive: Receiver, headers: Any, cap: int) -> bytes | None:
+    """Read a body, counting as it comes; None once it is, or says it will be, over the cap."""
+    declared = text_of(headers, "content-length")
+    if declared.isascii() and declared.isdigit() and int(declared[:20]) > cap:
+        return None
+    parts: list[bytes] = []
+    size = 0
+    while True:
+        message = await receive()
+        if message["type"] != "http.request":
+            raise SenderGone
+        part = message.get("body", b"")
+        size += len(part)
+        if size > cap:
+            return None
+        if part:
+            parts.append(part)
+        if not message.get("more_body", False):
+            return parts[0] if len(parts) == 1 else b"".join(parts)
+
+
+def _not_now(error: Exception) -> Reply:
+    _log.warning(
+        "A request could not be stored.",
+        action="hook.not_stored",
+        cause=type(error).__name__,
+        exc_info=None if is_transient(error) else error,
+    )
+    return reply.NOT_NOW
+
+
+async def _send(send: Sender, answer: Reply) -> None:
+    await send(
+        {
+            "type": "http.response.start",
+            "status": answer.status,
+            "headers": [
+                (b"content-type", b"application/json"),
+                (b"content-length", str(len(answer.body)).encode()),
+                *answer.headers,
+            ],
+        }
+    )
+    await send({"type": "http.response.body", "body": answer.body})

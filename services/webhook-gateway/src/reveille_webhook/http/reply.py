@@ -1,0 +1,72 @@
+"""What senders are answered: small JSON, the same bytes for whatever must look alike."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from reveille_webhook.domain.delivery import Answer
+
+
+@dataclass(frozen=True, slots=True)
+class Reply:
+    """An answer on the wire; `outcome` is for logs and metrics."""
+
+    status: int
+    body: bytes
+    outcome: str
+    headers: tuple[tuple[bytes, bytes], ...] = ()
+
+
+def refusal(
+    status: int, reason: str, message: str, headers: Mapping[str, str] | None = None
+) -> Reply:
+    """Make the answer to a request of which nothing was kept."""
+    body = json.dumps({"error": {"reason": reason, "message": message}}, separators=(",", ":"))
+    pairs = tuple((name.encode(), value.encode()) for name, value in (headers or {}).items())
+    return Reply(status, body.encode(), reason, pairs)
+
+
+def too_many(wait: float) -> Reply:
+    """Make the answer to an address that asks too much of us."""
+    return refusal(
+        429,
+        "too_many_requests",
+        "this address has sent too many requests; wait",
+        {"retry-after": str(int(wait))},
+    )
+
+
+def too_large(cap: int) -> Reply:
+    """Make the answer to a body over its endpoint's cap."""
+    return refusal(413, "body_too_large", f"this hook takes bodies of at most {cap} bytes")
+
+
+def answered(answer: Answer) -> Reply:
+    """Make the answer about a delivery."""
+    body: dict[str, str] = {"status": answer.outcome.value}
+    if answer.delivery_id is not None:
+        body["delivery_id"] = str(answer.delivery_id)
+    if answer.run_id is not None:
+        body["run_id"] = str(answer.run_id)
+    if answer.reason:
+        body["reason"] = answer.reason
+    return Reply(
+        answer.status, json.dumps(body, separators=(",", ":")).encode(), answer.outcome.value
+    )
+
+
+# An unknown, a revoked, a deleted and a mismatched hook look the same, to the byte.
+NOT_FOUND = refusal(404, "not_found", "there is no such hook")
+ONLY_POST = refusal(405, "method_not_allowed", "hooks take POST", {"allow": "POST"})
+ENCODED = refusal(
+    415,
+    "content_encoding_not_supported",
+    "send the body as it is, without Content-Encoding",
+    {"accept-encoding": "identity"},
+)
+NOT_NOW = refusal(
+    503, "unavailable", "the delivery could not be stored; send it again", {"retry-after": "1"}
+)
+FAULT = refusal(500, "internal", "a fault of ours")

@@ -1,0 +1,7 @@
+"""The tables of the gateway."""
+
+from __future__ import annotations
+
+from reveille_runtime.migrations import sql_revision
+
+revision, down_revision, upgrade = sql_revision(__file__, after=None)

@@ -1,0 +1,1 @@
+"""The senders we know, as data."""

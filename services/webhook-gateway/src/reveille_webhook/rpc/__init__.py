@@ -1,0 +1,1 @@
+"""The gRPC servicers and what stands between messages and values."""

@@ -1,0 +1,144 @@
+"""The tables of endpoints and their signing secrets."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from uuid import UUID
+
+from reveille_runtime.db import Tx
+from reveille_runtime.queries import load_queries
+from reveille_webhook.domain.endpoint import Endpoint, Secret
+
+Q = load_queries(__package__, "endpoints.sql")
+
+
+@dataclass(frozen=True, slots=True)
+class FoundEndpoint:
+    """A live endpoint that a token led to."""
+
+    id: UUID
+    workspace_id: UUID
+    provider: str
+    max_body_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class SealedSecret:
+    """A signing secret as it rests."""
+
+    id: UUID
+    endpoint_id: UUID
+    sealed: bytes
+    live: bool
+    used_lately: bool
+
+
+@dataclass(frozen=True, slots=True)
+class ExplainedEndpoint:
+    """What there is to tell about an endpoint."""
+
+    id: UUID
+    workspace_id: UUID | None
+    provider: str | None
+    max_body_bytes: int | None
+    revision: int
+    in_grace: bool
+    secrets: int
+    live_secrets: int
+    deleted_at: datetime | None
+    updated_at: datetime
+
+
+async def find(tx: Tx, hashes: Collection[bytes]) -> dict[bytes, FoundEndpoint]:
+    """Find live endpoints by the hashes of their tokens."""
+    return {
+        row["sha256"]: FoundEndpoint(
+            row["id"], row["workspace_id"], row["provider"], row["max_body_bytes"]
+        )
+        for row in await tx.fetch(Q["find_endpoints"], list(hashes))
+    }
+
+
+async def secrets_of(tx: Tx, endpoint_ids: Collection[UUID]) -> list[SealedSecret]:
+    """Read the secrets of some endpoints, oldest first."""
+    return [
+        SealedSecret(row["id"], row["endpoint_id"], row["sealed"], row["live"], row["used_lately"])
+        for row in await tx.fetch(Q["secrets_of_endpoints"], list(endpoint_ids))
+    ]
+
+
+async def touch_secrets(tx: Tx, ids: Collection[UUID]) -> None:
+    """Note that secrets verified something."""
+    await tx.execute(Q["touch_secrets"], list(ids))
+
+
+async def put(tx: Tx, endpoint: Endpoint) -> None:
+    """Store a wish, unless it is not newer."""
+    await tx.execute(
+        Q["put_endpoint"],
+        endpoint.id,
+        endpoint.workspace_id,
+        endpoint.token_sha256,
+        endpoint.previous_token_sha256,
+        endpoint.previous_token_expires_at,
+        endpoint.provider,
+        endpoint.max_body_bytes,
+        endpoint.revision,
+    )
+
+
+async def bury(tx: Tx, endpoint_id: UUID, revision: int) -> None:
+    """Leave a tombstone and destroy the secrets, unless the deletion is not newer."""
+    if await tx.fetchval(Q["bury_endpoint"], endpoint_id, revision) is not None:
+        await tx.execute(Q["destroy_secrets"], endpoint_id)
+
+
+async def lock(tx: Tx, endpoint_id: UUID) -> bool:
+    """Hold a live endpoint; False when there is none."""
+    return await tx.fetchval(Q["lock_endpoint"], endpoint_id) is not None
+
+
+async def add_secret(
+    tx: Tx,
+    endpoint_id: UUID,
+    secret_id: UUID,
+    sealed: bytes,
+    hint: str,
+    expires_at: datetime | None,
+) -> None:
+    """Add a secret; the same id again changes nothing."""
+    await tx.execute(Q["insert_secret"], secret_id, endpoint_id, sealed, hint, expires_at)
+
+
+async def remove_secret(tx: Tx, endpoint_id: UUID, secret_id: UUID) -> bool:
+    """Destroy a secret; False when there was none."""
+    return await tx.execute(Q["delete_secret"], endpoint_id, secret_id) > 0
+
+
+async def list_secrets(tx: Tx, endpoint_id: UUID) -> Sequence[Secret]:
+    """List secrets by their hints, oldest first."""
+    return [
+        Secret(row["id"], row["hint"], row["created_at"], row["expires_at"], row["last_used_at"])
+        for row in await tx.fetch(Q["list_secrets"], endpoint_id)
+    ]
+
+
+async def explain(tx: Tx, endpoint_id: UUID) -> ExplainedEndpoint | None:
+    """Read what there is to tell about an endpoint."""
+    row = await tx.fetchrow(Q["explain_endpoint"], endpoint_id)
+    if row is None:
+        return None
+    return ExplainedEndpoint(
+        id=row["id"],
+        workspace_id=row["workspace_id"],
+        provider=row["provider"],
+        max_body_bytes=row["max_body_bytes"],
+        revision=row["revision"],
+        in_grace=bool(row["in_grace"]),
+        secrets=row["secrets"],
+        live_secrets=row["live_secrets"],
+        deleted_at=row["deleted_at"],
+        updated_at=row["updated_at"],
+    )

@@ -1,0 +1,45 @@
+"""Store the endpoints that autopilot wants."""
+
+from __future__ import annotations
+
+from uuid import UUID
+
+import asyncpg
+
+from reveille_runtime.db import Database, constraint_name
+from reveille_runtime.errors import InvalidArgument
+from reveille_webhook.domain.endpoint import Endpoint
+from reveille_webhook.providers.table import PROVIDERS
+from reveille_webhook.store import endpoints
+
+
+class Endpoints:
+    """The wanted state of endpoints; whatever is not newer changes nothing."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    async def put(self, endpoint: Endpoint) -> None:
+        """Store a wish.
+
+        Raises:
+            InvalidArgument: the provider is not known, or the token is another endpoint's.
+        """
+        if endpoint.provider not in PROVIDERS:
+            raise InvalidArgument.of(
+                "endpoint.provider", f"must be one of: {', '.join(PROVIDERS)}", "INVALID_FIELD"
+            )
+        try:
+            async with self._database.transaction() as tx:
+                await endpoints.put(tx, endpoint)
+        except asyncpg.UniqueViolationError as error:
+            if constraint_name(error) != "endpoints_token":
+                raise
+            raise InvalidArgument.of(
+                "endpoint.token_sha256", "belongs to another endpoint", "INVALID_FIELD"
+            ) from error
+
+    async def delete(self, endpoint_id: UUID, revision: int) -> None:
+        """Leave a tombstone; the secrets are destroyed with it."""
+        async with self._database.transaction() as tx:
+            await endpoints.bury(tx, endpoint_id, revision)

@@ -1,0 +1,126 @@
+"""Store deliveries by the batch, and find the originals of those that came before.
+
+The unique index decides which of several copies is the delivery. The others are counted in a second
+statement, which sees what the first one had to give way to.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from uuid import UUID
+
+from reveille_runtime.batcher import Batcher
+from reveille_runtime.crash import crash_point
+from reveille_runtime.db import Database, Tx
+from reveille_runtime.errors import Unavailable
+from reveille_webhook import crash_points
+from reveille_webhook.domain.delivery import Facts, Known, NewDelivery
+from reveille_webhook.store import deliveries
+
+_ROUNDS = 5
+_Key = tuple[UUID, str]
+
+
+@dataclass(frozen=True, slots=True)
+class _Sorted:
+    """A batch in the order of its conflict keys, with each key's copies apart from its first."""
+
+    firsts: Sequence[NewDelivery]
+    copies: Mapping[_Key, Sequence[NewDelivery]]
+
+
+class StoreDelivery:
+    """Puts requests into rows; what it gave is durable."""
+
+    def __init__(self, database: Database, grace: timedelta) -> None:
+        self._database = database
+        self._grace = grace
+        self._batcher: Batcher[NewDelivery, Known] = Batcher(
+            "deliveries", self._store, size=lambda each: len(each.body)
+        )
+
+    async def __call__(self, delivery: NewDelivery, timeout: float) -> Known:
+        """Store one; gives it, or the live delivery that it is a copy of.
+
+        Raises:
+            Exception: the database did not take it. It may be stored all the same: its sender will
+                send it again, and that will be a copy.
+        """
+        return await self._batcher.submit(delivery, timeout=timeout)
+
+    async def _store(self, batch: Sequence[NewDelivery]) -> list[Known | Exception]:
+        groups = _sorted(batch)
+        crash_point(crash_points.BEFORE_STORE)
+        async with self._database.transaction() as tx:
+            known = await self._insert(tx, groups)
+        crash_point(crash_points.AFTER_STORE)
+        return [known.get(each.id, _contended()) for each in batch]
+
+    async def _insert(self, tx: Tx, groups: _Sorted) -> dict[UUID, Known]:
+        known: dict[UUID, Known] = {}
+        remaining = list(groups.firsts)
+        copies = {key: list(each) for key, each in groups.copies.items()}
+        for _ in range(_ROUNDS):
+            if not remaining and not copies:
+                break
+            if remaining:
+                stored = await deliveries.insert(tx, remaining, self._grace)
+                if len(stored) < len(remaining):
+                    lost = [each.id for each in remaining if each.id not in stored]
+                    stored |= await deliveries.find_own(tx, lost)
+                known |= {
+                    each.id: _new(each, stored[each.id]) for each in remaining if each.id in stored
+                }
+                for each in remaining:
+                    if each.id not in stored and each.conflict_key is not None:
+                        copies.setdefault(each.conflict_key, []).append(each)
+            if copies:
+                originals = await deliveries.count_copies(
+                    tx, {key: len(copies[key]) for key in sorted(copies)}
+                )
+                known |= {
+                    each.id: original
+                    for key, original in originals.items()
+                    for each in copies.pop(key)
+                }
+            # What stood in the way has come to nothing since: its id is free for the first copy.
+            remaining = [copies[key].pop(0) for key in sorted(copies)]
+            copies = {key: each for key, each in copies.items() if each}
+        return known
+
+
+def _sorted(batch: Sequence[NewDelivery]) -> _Sorted:
+    """Put a batch in one order for everybody, so that two batches cannot wait for each other."""
+    firsts: list[NewDelivery] = []
+    copies: dict[_Key, list[NewDelivery]] = {}
+    seen: set[_Key] = set()
+    for each in sorted(batch, key=lambda each: (each.endpoint_id, each.dedupe_key or "")):
+        key = each.conflict_key
+        if key is not None and key in seen:
+            copies.setdefault(key, []).append(each)
+            continue
+        if key is not None:
+            seen.add(key)
+        firsts.append(each)
+    return _Sorted(firsts, copies)
+
+
+def _new(delivery: NewDelivery, received_at: datetime) -> Known:
+    facts = Facts(
+        delivery_id=delivery.id,
+        endpoint_id=delivery.endpoint_id,
+        workspace_id=delivery.workspace_id,
+        event=delivery.event,
+        actions=delivery.actions,
+        body_bytes=len(delivery.body),
+        body_sha256=delivery.body_sha256,
+        received_at=received_at,
+        carrier=delivery.carrier,
+    )
+    return Known(facts, is_copy=False, judged=False)
+
+
+def _contended() -> Unavailable:
+    return Unavailable("CONTENDED", "the delivery's id changed hands too often", retry_after=1.0)

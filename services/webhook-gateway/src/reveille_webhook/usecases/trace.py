@@ -1,0 +1,92 @@
+"""The gateway's spans and counts: one span for a request, one for its processing."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from opentelemetry.trace import Span, SpanKind
+
+from reveille_runtime import semconv
+from reveille_runtime.carrier import SpanSeed, extract, link, start_seeded
+from reveille_runtime.telemetry import Telemetry
+from reveille_webhook.domain.delivery import Answer, Claim
+
+QUEUE = "webhook.deliveries"
+
+
+class Tracing:
+    """Makes spans; a token is in none of them."""
+
+    def __init__(self, telemetry: Telemetry) -> None:
+        self._telemetry = telemetry
+        self._deliveries = telemetry.meter.create_counter(
+            semconv.METRIC_DELIVERIES, description="Requests at hooks, by outcome."
+        )
+        self._durations = telemetry.meter.create_histogram(
+            semconv.HTTP_SERVER_DURATION, unit="s", description="From the first byte to the answer."
+        )
+
+    def request(self, method: str, traceparent: str) -> tuple[Span, dict[str, str]]:
+        """Start the root of a trace, and give what rows store of it.
+
+        A trace that the sender claims to belong to is not ours to continue: it becomes a link.
+        """
+        seed: SpanSeed = self._telemetry.seed()
+        claimed = link({"traceparent": traceparent}, {semconv.LINK_KIND: "sender"})
+        span = start_seeded(
+            self._telemetry.tracer,
+            seed,
+            semconv.SPAN_WEBHOOK,
+            kind=SpanKind.SERVER,
+            links=[] if claimed is None else [claimed],
+            attributes={
+                semconv.HTTP_METHOD: method,
+                semconv.HTTP_ROUTE: "/hooks/{token}",
+                semconv.URL_SCHEME: "http",
+            },
+        )
+        return span, seed.carrier()
+
+    def answered(self, span: Span, status: int, outcome: str, seconds: float) -> None:
+        """Note how a request ended."""
+        span.set_attribute(semconv.HTTP_STATUS_CODE, status)
+        self._durations.record(
+            seconds, {semconv.HTTP_ROUTE: "/hooks/{token}", semconv.HTTP_STATUS_CODE: status}
+        )
+        self._deliveries.add(1, {"reveille.delivery.outcome": outcome})
+
+    def stored(self, span: Span, answer: Answer) -> None:
+        """Note what became of a request's delivery."""
+        if not span.is_recording():
+            return
+        span.set_attribute("reveille.delivery.outcome", answer.outcome.value)
+        if answer.delivery_id is not None:
+            span.set_attribute(semconv.DELIVERY_ID, str(answer.delivery_id))
+        if answer.run_id is not None:
+            span.set_attribute(semconv.RUN_ID, str(answer.run_id))
+
+    def processing(self, claim: Claim) -> Span:
+        """Start the span of one attempt of the worker, under the request's."""
+        return self._telemetry.tracer.start_span(
+            semconv.process_span(QUEUE),
+            context=extract(claim.facts.carrier),
+            kind=SpanKind.CONSUMER,
+            attributes={
+                semconv.MESSAGING_SYSTEM: semconv.MESSAGING_SYSTEM_PG,
+                semconv.MESSAGING_DESTINATION: QUEUE,
+                semconv.MESSAGING_MESSAGE_ID: str(claim.id),
+                semconv.DELIVERY_ID: str(claim.id),
+                semconv.TRIGGER_ID: str(claim.facts.endpoint_id),
+                semconv.WORKSPACE_ID: str(claim.facts.workspace_id),
+                "reveille.attempt": claim.attempt,
+            },
+        )
+
+
+def carrier_under(span: Span, stored: Mapping[str, str]) -> dict[str, str]:
+    """Give the carrier of a span, or the stored one when spans are off."""
+    context = span.get_span_context()
+    if not context.is_valid:
+        return dict(stored)
+    seed = SpanSeed(context.trace_id, context.span_id, None, bool(context.trace_flags.sampled))
+    return seed.carrier()

@@ -1,0 +1,1 @@
+"""The loops that take deliveries further."""
