@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import gc
+import weakref
 from collections.abc import AsyncIterator
 
 import asyncpg
@@ -79,6 +81,15 @@ async def test_a_channel_can_be_added_while_listening(bus: HintBus, notifier: No
     late = await listening(bus, "scratch.late")
     notifier.notify("scratch.late")
     assert await late.wait(LONG)
+
+
+async def test_a_hint_that_nobody_keeps_is_forgotten(bus: HintBus, notifier: Notifier) -> None:
+    kept = await listening(bus)
+    forgotten = weakref.ref(bus.event(CHANNEL))
+    gc.collect()
+    assert forgotten() is None
+    notifier.notify(CHANNEL)
+    assert await kept.wait(LONG)
 
 
 async def listener_pid(scratch: TestDatabase) -> int | None:

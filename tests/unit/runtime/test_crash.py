@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -85,6 +86,15 @@ def point_constants(list_file: Path) -> dict[str, str]:
     return named
 
 
+def fitting(template: ast.JoinedStr, constants: dict[str, str]) -> set[str]:
+    """The declared points that a computed name can be; the template itself when there is none."""
+    pattern = "".join(
+        re.escape(str(part.value)) if isinstance(part, ast.Constant) else "[a-z_]+"
+        for part in template.values
+    )
+    return {name for name in constants.values() if re.fullmatch(pattern, name)} or {pattern}
+
+
 def called_points(source: str, constants: dict[str, str]) -> set[str]:
     found: set[str] = set()
     for node in ast.walk(ast.parse(source)):
@@ -97,6 +107,8 @@ def called_points(source: str, constants: dict[str, str]) -> set[str]:
             continue
         if isinstance(point, ast.Constant):
             found.add(str(point.value))
+        elif isinstance(point, ast.JoinedStr):
+            found |= fitting(point, constants)
         elif isinstance(point, ast.Attribute):
             found.add(constants.get(point.attr, point.attr))
         elif isinstance(point, ast.Name):

@@ -13,6 +13,7 @@ import secrets
 from collections.abc import AsyncIterator, Iterator
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any
+from weakref import WeakSet
 
 import asyncpg
 
@@ -91,16 +92,17 @@ class HintBus:
         self._probe_interval = probe_interval
         self._probe_timeout = probe_timeout
         self._probe_channel = f"reveille.probe.{secrets.token_hex(8)}"
-        self._hints: dict[str, list[Hint]] = {}
+        # Held weakly: a stream that ends takes its hint with it.
+        self._hints: dict[str, WeakSet[Hint]] = {}
         self._probe_heard = asyncio.Event()
         self._changed = asyncio.Event()
         self._stopping = asyncio.Event()
         self._state_changed = asyncio.Condition()
 
     def event(self, channel: str) -> Hint:
-        """Subscribe to a channel; each loop takes its own hint."""
+        """Subscribe to a channel for as long as the hint is kept; each waiter takes its own."""
         hint = Hint()
-        self._hints.setdefault(channel, []).append(hint)
+        self._hints.setdefault(channel, WeakSet()).add(hint)
         self._changed.set()
         return hint
 
@@ -181,7 +183,7 @@ class HintBus:
             self._tell(channel)
 
     def _tell(self, channel: str) -> None:
-        for hint in self._hints.get(channel, ()):
+        for hint in tuple(self._hints.get(channel, ())):
             hint.set()
 
     async def _now(self, hearing: Hearing, why: str) -> None:
