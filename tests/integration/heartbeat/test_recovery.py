@@ -1,0 +1,252 @@
+"""Executors stop, die, freeze and come back; agents run once, or again with a record of why."""
+
+from __future__ import annotations
+
+import signal
+from pathlib import Path
+
+import asyncpg
+from tests.integration.heartbeat.conftest import Stage
+from tests.integration.heartbeat.kit import ANSWER, World, marker, ran
+from tests.integration.heartbeat.replica import Replicas
+from tests.integration.heartbeat.test_processes import linger, process_in
+
+from reveille.common.v1 import reason_pb2
+from reveille.heartbeat.v1 import agent_pb2, run_pb2, wakeup_pb2
+from reveille_heartbeat.adapters.process.identity import is_alive, send
+from reveille_testkit.waiting import eventually
+
+# Waits for the word `go` (a file) before it answers.
+WAITING = """
+import os, pathlib, threading
+print("waiting", flush=True)
+while not pathlib.Path({go!r}).exists():
+    threading.Event().wait(0.02)
+"""
+
+
+async def prepared(replicas: Replicas, folder: Path) -> tuple[World, agent_pb2.Agent]:
+    """Make an agent that runs until it is told to go on."""
+    quiet = await replicas.start(engine_concurrency=0, recovery_interval=3600)
+    world = World(await replicas.client(quiet), folder)
+    await world.put()
+    code = marker(folder) + WAITING.format(go=str(folder / "go")) + ANSWER
+    return world, await world.script(code)
+
+
+async def at_work(world: World, wakeup_id: str, folder: Path) -> run_pb2.HeartbeatRun:
+    """Wait until the agent runs."""
+
+    async def look() -> list[str]:
+        return ran(folder)
+
+    await eventually(look, "the agent runs")
+    return (await world.attempts(wakeup_id))[-1]
+
+
+async def test_a_stop_leaves_the_agent_at_work_and_the_next_start_finds_it(
+    replicas: Replicas, tmp_path: Path
+) -> None:
+    world, agent = await prepared(replicas, tmp_path)
+    result = await world.wake(agent, "manual:1")
+    first = await replicas.start()
+    run = await at_work(world, result.wakeup_id, tmp_path)
+
+    first.send(signal.SIGTERM)
+    assert await first.ended() == 0
+    second = await replicas.start()
+    adopted = await eventually(
+        lambda: world.run(run.run_id),
+        "the run has a new executor",
+        until=lambda now: now.executor_id != run.executor_id,
+    )
+    assert f"/{second.pid}/" in adopted.executor_id
+    (tmp_path / "go").touch()
+    wakeup = await world.settled(result.wakeup_id)
+
+    assert wakeup.state == wakeup_pb2.WAKEUP_STATE_COMPLETED
+    assert ran(tmp_path) == [run.run_id]
+    assert len(await world.attempts(result.wakeup_id)) == 1
+    # No byte of its output is missing or doubled over the change.
+    assert await world.log(run.run_id) == "waiting\nwoken by autopilot_run\n"
+
+
+async def test_a_process_that_ended_while_nobody_looked_keeps_its_true_result(
+    replicas: Replicas, tmp_path: Path
+) -> None:
+    world, agent = await prepared(replicas, tmp_path)
+    result = await world.wake(agent, "manual:1")
+    first = await replicas.start()
+    run = await at_work(world, result.wakeup_id, tmp_path)
+    first.send(signal.SIGKILL)
+    await first.ended()
+
+    (tmp_path / "go").touch()
+    ending = tmp_path / "spool" / run.run_id / "exit"
+
+    async def look() -> bool:
+        return ending.exists()
+
+    await eventually(look, "the agent has ended")
+    await replicas.start()
+    wakeup = await world.settled(result.wakeup_id)
+
+    assert wakeup.state == wakeup_pb2.WAKEUP_STATE_COMPLETED
+    assert (await world.run(run.run_id)).summary == "done: Look at it"
+    assert ran(tmp_path) == [run.run_id]
+
+
+async def test_a_process_that_vanished_is_repeated_with_a_record_three_attempts_at_most(
+    world: World, tmp_path: Path
+) -> None:
+    """The wrapper is killed with the agent: nothing tells how it ended."""
+    agent = await world.script(
+        marker(tmp_path) + "import os, signal\nos.killpg(os.getpgrp(), signal.SIGKILL)\n"
+    )
+    result = await world.wake(agent, "manual:1")
+    wakeup = await world.settled(result.wakeup_id)
+
+    assert wakeup.state == wakeup_pb2.WAKEUP_STATE_FAILED
+    assert wakeup.reason == reason_pb2.REASON_PROCESS_LOST
+    attempts = await world.attempts(result.wakeup_id)
+    assert [each.attempt for each in attempts] == [1, 2, 3]
+    assert [each.retry_of_run_id for each in attempts] == [
+        "",
+        attempts[0].run_id,
+        attempts[1].run_id,
+    ]
+    assert {each.retry_reason for each in attempts[1:]} == {reason_pb2.REASON_PROCESS_LOST}
+    assert ran(tmp_path) == [each.run_id for each in attempts]
+
+
+async def test_an_in_process_run_is_lost_with_its_executor_and_repeated(
+    stage: Stage, tmp_path: Path, rows: asyncpg.Connection[asyncpg.Record]
+) -> None:
+    quiet = await stage.start(engine_concurrency=0, recovery_interval=3600)
+    world = World(quiet.client, tmp_path)
+    await world.put()
+    agent = await world.agent()
+    result = await world.wake(agent)
+    # What a killed executor leaves: a claimed run, held by a process that is no more.
+    await rows.execute(
+        "UPDATE runs SET state = 'running', occupied = true, started_at = clock(),"
+        " lease_token = gen_random_uuid(), lease_expires_at = clock() - interval '1 s',"
+        " executor_id = 'elsewhere/1/1', place = 'another/2/place'"
+    )
+    await rows.execute("UPDATE wakeup_requests SET state = 'claimed', claimed_at = clock()")
+
+    await stage.start()
+    wakeup = await world.settled(result.wakeup_id)
+
+    assert wakeup.state == wakeup_pb2.WAKEUP_STATE_COMPLETED
+    lost, repeat = await world.attempts(result.wakeup_id)
+    assert (lost.state, lost.reason) == (
+        run_pb2.RUN_STATE_FAILED,
+        reason_pb2.REASON_PROCESS_LOST,
+    )
+    assert repeat.retry_of_run_id == lost.run_id
+
+
+async def test_a_frozen_executor_loses_its_run_to_another_which_goes_on_with_the_process(
+    replicas: Replicas, tmp_path: Path
+) -> None:
+    world, agent = await prepared(replicas, tmp_path)
+    result = await world.wake(agent, "manual:1")
+    first = await replicas.start()
+    run = await at_work(world, result.wakeup_id, tmp_path)
+    second = await replicas.start()
+    await second.listening()
+
+    first.send(signal.SIGSTOP)
+    await eventually(
+        lambda: world.run(run.run_id),
+        "the other one holds the run",
+        until=lambda now: f"/{second.pid}/" in now.executor_id,
+    )
+    first.send(signal.SIGCONT)
+    (tmp_path / "go").touch()
+    wakeup = await world.settled(result.wakeup_id)
+
+    assert wakeup.state == wakeup_pb2.WAKEUP_STATE_COMPLETED
+    assert ran(tmp_path) == [run.run_id]
+    assert len(await world.attempts(result.wakeup_id)) == 1
+
+
+async def test_a_run_that_was_cancelled_while_its_executor_was_away_ends_its_process(
+    replicas: Replicas, tmp_path: Path
+) -> None:
+    world, _ = await prepared(replicas, tmp_path)
+    agent = await world.script(linger(tmp_path / "pid"), "lingering")
+    result = await world.wake(agent, "manual:1")
+    first = await replicas.start()
+    process = await process_in(tmp_path / "pid")
+    first.send(signal.SIGKILL)
+    await first.ended()
+
+    answer = await world.cancel("manual:1")
+    assert answer.state == wakeup_pb2.WAKEUP_STATE_CANCELLED
+    assert is_alive(process)
+    assert (await world.wakeup(result.wakeup_id)).state == wakeup_pb2.WAKEUP_STATE_CLAIMED
+    await replicas.start()
+    wakeup = await world.settled(result.wakeup_id)
+
+    assert wakeup.state == wakeup_pb2.WAKEUP_STATE_CANCELLED
+    assert not is_alive(process)
+
+
+async def test_a_number_that_became_another_process_is_neither_adopted_nor_signalled(
+    replicas: Replicas, tmp_path: Path, rows: asyncpg.Connection[asyncpg.Record]
+) -> None:
+    world, _ = await prepared(replicas, tmp_path)
+    agent = await world.script(linger(tmp_path / "pid"), "lingering")
+    bystander = await world.script(linger(tmp_path / "other"), "bystander")
+    result = await world.wake(agent, "manual:1")
+    first = await replicas.start()
+    process = await process_in(tmp_path / "pid")
+    other = await world.wake(bystander, "manual:2")
+    stranger = await process_in(tmp_path / "other")
+    first.send(signal.SIGKILL)
+    await first.ended()
+    send(process, signal.SIGKILL)
+    # As if the wrapper's number had been given to a process that began at another time.
+    await rows.execute(
+        "UPDATE runs SET process_pid = $1, process_start_ticks = 1 WHERE run_id = $2",
+        stranger.pid,
+        (await world.attempts(result.wakeup_id))[0].run_id,
+    )
+    await replicas.start()
+    attempts = await eventually(
+        lambda: world.attempts(result.wakeup_id),
+        "the attempt is over",
+        until=lambda all_of_them: not all_of_them[0].occupied,
+    )
+
+    assert attempts[0].state in {run_pb2.RUN_STATE_FAILED}
+    assert is_alive(stranger)
+    await world.cancel("manual:1")
+    await world.cancel("manual:2")
+    await world.settled(other.wakeup_id)
+    await world.settled(result.wakeup_id)
+
+
+async def test_the_wrapper_keeps_the_time_limit_while_the_service_is_down(
+    replicas: Replicas, tmp_path: Path
+) -> None:
+    world, _ = await prepared(replicas, tmp_path)
+    agent = await world.script(
+        linger(tmp_path / "pid"), "slow", run_timeout={"seconds": 1}, idle_timeout={"seconds": 0}
+    )
+    first = await replicas.start(sweep_interval=3600)
+    await first.listening()
+    result = await world.wake(agent, "manual:1")
+    process = await process_in(tmp_path / "pid")
+    first.send(signal.SIGKILL)
+    await first.ended()
+
+    async def look() -> bool:
+        return is_alive(process)
+
+    await eventually(look, "the agent was ended", until=lambda alive: not alive)
+    await replicas.start(sweep_interval=3600)
+    wakeup = await world.settled(result.wakeup_id)
+    assert wakeup.reason == reason_pb2.REASON_RUN_TIMEOUT
