@@ -23,6 +23,7 @@ from reveille.autopilot.v1 import workspace_service_pb2 as workspace_pb
 from reveille.autopilot.v1.autopilot_service_pb2_grpc import AutopilotServiceStub
 from reveille.autopilot.v1.dispatch_service_pb2_grpc import DispatchServiceStub
 from reveille.autopilot.v1.workspace_service_pb2_grpc import WorkspaceServiceStub
+from reveille.common.v1.access_pb2 import ROLE_ADMIN, ROLE_MEMBER
 from reveille.explain.v1.explain_service_pb2_grpc import ExplainServiceStub
 from reveille.scheduler.v1 import job_handler_service_pb2 as plan_pb
 from reveille.scheduler.v1.job_handler_service_pb2_grpc import JobHandlerServiceStub
@@ -106,15 +107,17 @@ class Service:
 
     async def run_of(self, run_id: str, user_id: str = CREATOR) -> run_pb.AutopilotRun:
         response = await self.as_user(user_id).GetRun(pb.GetRunRequest(run_id=run_id))
-        return response.run
+        run: run_pb.AutopilotRun = response.run
+        return run
 
     async def ended(self, run_id: str, user_id: str = CREATOR) -> run_pb.AutopilotRun:
         """Wait for a run's outcome."""
         request = pb.WaitRunRequest(run_id=run_id)
         request.timeout.FromSeconds(15)
         response = await self.as_user(user_id).WaitRun(request)
-        assert response.run.HasField("finish_time"), response.run
-        return response.run
+        run: run_pb.AutopilotRun = response.run
+        assert run.HasField("finish_time"), run
+        return run
 
     async def close(self) -> None:
         for channels in self._channels:
@@ -205,7 +208,8 @@ async def workspace_id(service: Service) -> UUID:
         )
     )
     workspace = made.workspace.workspace_id
-    for user_id, role in ((CREATOR, 1), (MEMBER, 1), (ADMIN, 2)):
+    roles = {CREATOR: ROLE_MEMBER, MEMBER: ROLE_MEMBER, ADMIN: ROLE_ADMIN}
+    for user_id, role in roles.items():
         await stub.AddMember(
             workspace_pb.AddMemberRequest(workspace_id=workspace, user_id=user_id, role=role)
         )
@@ -233,7 +237,8 @@ async def make_autopilot(
             ),
         )
     )
-    return response.autopilot
+    rule: rule_pb.Autopilot = response.autopilot
+    return rule
 
 
 async def make_schedule(
@@ -245,18 +250,20 @@ async def make_schedule(
             schedule=rule_pb.ScheduleTrigger(cron=cron, time_zone=zone),
         )
     )
-    return response.trigger
+    trigger: rule_pb.Trigger = response.trigger
+    return trigger
 
 
 async def make_webhook(
     service: Service, autopilot_id: str, *filters: rule_pb.EventFilter
 ) -> pb.CreateTriggerResponse:
-    return await service.as_user(CREATOR).CreateTrigger(
+    response: pb.CreateTriggerResponse = await service.as_user(CREATOR).CreateTrigger(
         pb.CreateTriggerRequest(
             autopilot_id=autopilot_id,
             webhook=rule_pb.WebhookTrigger(provider="github", event_filters=filters),
         )
     )
+    return response
 
 
 def facts(trigger: rule_pb.Trigger, **more: Any) -> dispatch_pb.DeliveryFacts:
@@ -298,7 +305,7 @@ async def hand_over(
             ]
         )
     )
-    (result,) = response.results
+    result: dispatch_pb.DispatchResult = response.results[0]
     return result
 
 
@@ -327,7 +334,8 @@ async def run_now(
     response = await service.as_user(user_id).RunAutopilot(
         pb.RunAutopilotRequest(autopilot_id=autopilot_id, **more)
     )
-    return response.run
+    run: run_pb.AutopilotRun = response.run
+    return run
 
 
 @contextlib.asynccontextmanager

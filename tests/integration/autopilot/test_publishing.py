@@ -27,6 +27,8 @@ from tests.integration.autopilot.peers import World
 from reveille.autopilot.v1 import autopilot_pb2 as rule_pb
 from reveille.autopilot.v1 import autopilot_service_pb2 as pb
 from reveille.autopilot.v1 import workspace_service_pb2 as workspace_pb
+from reveille.common.v1 import access_pb2
+from reveille.common.v1.access_pb2 import ROLE_ADMIN, ROLE_MEMBER, ROLE_OWNER
 
 Rows: TypeAlias = "asyncpg.Connection[asyncpg.Record]"
 
@@ -88,19 +90,21 @@ async def test_only_operators_make_workspaces_and_everybody_lists_their_own(
 async def test_members_are_the_managers_affair_and_owners_the_owners(
     service: Service, workspace_id: UUID
 ) -> None:
-    def adding(user_id: str, role: int) -> workspace_pb.AddMemberRequest:
+    def adding(user_id: str, role: access_pb2.Role.ValueType) -> workspace_pb.AddMemberRequest:
         return workspace_pb.AddMemberRequest(
             workspace_id=str(workspace_id), user_id=user_id, role=role
         )
 
     async with refused(grpc.StatusCode.PERMISSION_DENIED, "ROLE_TOO_WEAK"):
-        await service.workspaces(MEMBER, operator=False).AddMember(adding("new", 1))
+        await service.workspaces(MEMBER, operator=False).AddMember(adding("new", ROLE_MEMBER))
     admin = service.workspaces(ADMIN, operator=False)
-    await admin.AddMember(adding("new", 2))
-    for user_id, role in (("new", 3), ("owner", 1)):
+    await admin.AddMember(adding("new", ROLE_ADMIN))
+    for user_id, role in (("new", ROLE_OWNER), ("owner", ROLE_MEMBER)):
         async with refused(grpc.StatusCode.PERMISSION_DENIED, "ROLE_TOO_WEAK"):
             await admin.AddMember(adding(user_id, role))
-    promoted = await service.workspaces("owner", operator=False).AddMember(adding("new", 3))
+    promoted = await service.workspaces("owner", operator=False).AddMember(
+        adding("new", ROLE_OWNER)
+    )
     assert promoted.member.role == 3
 
 

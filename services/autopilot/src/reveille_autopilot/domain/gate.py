@@ -23,7 +23,6 @@ from reveille_autopilot.domain.states import (
     TriggerKind,
 )
 
-
 _NOT_FOUND = "the trigger no longer exists, or belongs elsewhere"
 
 
