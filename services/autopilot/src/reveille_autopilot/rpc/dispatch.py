@@ -19,7 +19,6 @@ from reveille_autopilot.usecases.deliveries import (
     DeliveryFacts,
     is_unknown_endpoint,
 )
-from reveille_runtime import logs
 from reveille_runtime.carrier import checked
 from reveille_runtime.errors import ResourceExhausted, Unavailable
 from reveille_runtime.reasons import reason_value
@@ -27,7 +26,11 @@ from reveille_runtime.sqlstate import is_transient
 from reveille_runtime.validation import Violations
 
 MAX_ITEMS = 200
-_log = logs.get_logger(__name__)
+# What heartbeat accepts beside a body.
+MAX_MEDIA_TYPE = 256
+MAX_FACTS = 100
+MAX_NAME = 128
+MAX_FACT = 8_192
 
 
 class DispatchServicer(DispatchServiceServicer):
@@ -186,8 +189,7 @@ def _bodies(deliveries: Sequence[pb.DeliveryBody]) -> list[DeliveryBody]:
             delivery_id=found.uuid(f"deliveries[{index}].delivery_id", each.delivery_id),
             run_id=found.uuid(f"deliveries[{index}].run_id", each.run_id),
             payload=Payload(
-                # What senders put there is theirs; only NUL has no place in a text column.
-                each.content_type.replace("\x00", ""),
+                _clean(each.content_type, MAX_MEDIA_TYPE),
                 each.body,
                 _payload_facts(each),
                 each.body_omitted,
@@ -203,7 +205,13 @@ def _bodies(deliveries: Sequence[pb.DeliveryBody]) -> list[DeliveryBody]:
 def _payload_facts(body: pb.DeliveryBody) -> dict[str, str]:
     facts = {f"header.{name}": value for name, value in body.headers.items()}
     facts |= {"event": body.event, "action": body.action, "delivery_id": body.delivery_id}
-    return {name: value.replace("\x00", "") for name, value in facts.items() if value}
+    kept = sorted(facts.items())[:MAX_FACTS]
+    return {_clean(name, MAX_NAME): _clean(value, MAX_FACT) for name, value in kept if value}
+
+
+def _clean(text: str, longest: int) -> str:
+    """Cut what a sender wrote down to what every later hop takes; it must not stop a delivery."""
+    return text.replace("\x00", "").strip()[:longest]
 
 
 def _count(found: Violations, number: int) -> None:
