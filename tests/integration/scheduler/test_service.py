@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 import pytest_asyncio
@@ -35,6 +36,9 @@ from reveille_scheduler.usecases.scopes import Scopes
 from reveille_testkit.database import TestDatabase
 from reveille_testkit.rpc import Keyring, RpcRig, serving
 
+if TYPE_CHECKING:
+    from reveille.scheduler.v1.scheduler_service_pb2_grpc import SchedulerServiceAsyncStub
+
 NOON = datetime(2030, 6, 1, 12, tzinfo=UTC)
 
 
@@ -57,7 +61,7 @@ async def api(tmp_path: Path, database: TestDatabase) -> AsyncIterator[RpcRig]:
 
 
 @pytest.fixture
-def stub(api: RpcRig) -> SchedulerServiceStub:
+def stub(api: RpcRig) -> SchedulerServiceAsyncStub:
     return SchedulerServiceStub(api.channel(api.keys.service("autopilot")))
 
 
@@ -95,7 +99,7 @@ def stamp(moment: datetime) -> Timestamp:
     return made
 
 
-async def test_a_job_registered_twice_is_one_job(stub: SchedulerServiceStub) -> None:
+async def test_a_job_registered_twice_is_one_job(stub: SchedulerServiceAsyncStub) -> None:
     first = await stub.RegisterJob(pb.RegisterJobRequest(job=job()))
     again = await stub.RegisterJob(pb.RegisterJobRequest(job=job()))
 
@@ -104,7 +108,9 @@ async def test_a_job_registered_twice_is_one_job(stub: SchedulerServiceStub) -> 
     assert again.job.create_time == first.job.create_time
 
 
-async def test_a_broken_job_is_refused_with_every_violation(stub: SchedulerServiceStub) -> None:
+async def test_a_broken_job_is_refused_with_every_violation(
+    stub: SchedulerServiceAsyncStub,
+) -> None:
     broken = job()
     broken.handler = "nobody"
     broken.max_attempts = 0
@@ -124,7 +130,7 @@ async def test_a_broken_job_is_refused_with_every_violation(stub: SchedulerServi
     ],
 )
 async def test_a_rule_that_cannot_be_evaluated_is_refused_and_nothing_is_stored(
-    stub: SchedulerServiceStub, wanted: job_pb2.Scope, reason: str, field: str
+    stub: SchedulerServiceAsyncStub, wanted: job_pb2.Scope, reason: str, field: str
 ) -> None:
     await stub.RegisterJob(pb.RegisterJobRequest(job=job()))
     with pytest.raises(InvalidArgument) as refused, as_domain_errors():
@@ -135,12 +141,12 @@ async def test_a_rule_that_cannot_be_evaluated_is_refused_and_nothing_is_stored(
     assert not (await stub.ListScopes(pb.ListScopesRequest(job_name="tidy"))).scopes
 
 
-async def test_a_scope_of_an_unknown_job_is_not_found(stub: SchedulerServiceStub) -> None:
+async def test_a_scope_of_an_unknown_job_is_not_found(stub: SchedulerServiceAsyncStub) -> None:
     with pytest.raises(NotFound, match="tidy"), as_domain_errors():
         await stub.UpsertScopes(pb.UpsertScopesRequest(scopes=[scope()]))
 
 
-async def test_pages_of_scopes_go_on_where_they_stopped(stub: SchedulerServiceStub) -> None:
+async def test_pages_of_scopes_go_on_where_they_stopped(stub: SchedulerServiceAsyncStub) -> None:
     await stub.RegisterJob(pb.RegisterJobRequest(job=job()))
     names = [f"scope-{n}" for n in range(5)]
     await stub.UpsertScopes(pb.UpsertScopesRequest(scopes=[scope(name) for name in names]))
@@ -157,7 +163,7 @@ async def test_pages_of_scopes_go_on_where_they_stopped(stub: SchedulerServiceSt
     assert seen == names
 
 
-async def test_preview_answers_as_the_executor_evaluates(stub: SchedulerServiceStub) -> None:
+async def test_preview_answers_as_the_executor_evaluates(stub: SchedulerServiceAsyncStub) -> None:
     answer = await stub.PreviewSchedule(
         pb.PreviewScheduleRequest(
             cron="30 2 * * *",
@@ -182,7 +188,7 @@ async def test_preview_answers_as_the_executor_evaluates(stub: SchedulerServiceS
     ],
 )
 async def test_preview_refuses_with_a_reason(
-    stub: SchedulerServiceStub, request_: pb.PreviewScheduleRequest, reason: str
+    stub: SchedulerServiceAsyncStub, request_: pb.PreviewScheduleRequest, reason: str
 ) -> None:
     with pytest.raises(InvalidArgument) as refused, as_domain_errors():
         await stub.PreviewSchedule(request_)
@@ -201,7 +207,7 @@ async def test_users_may_preview_and_nothing_else(api: RpcRig) -> None:
             await call
 
 
-async def test_an_unknown_execution_is_not_found(stub: SchedulerServiceStub) -> None:
+async def test_an_unknown_execution_is_not_found(stub: SchedulerServiceAsyncStub) -> None:
     with pytest.raises(NotFound), as_domain_errors():
         await stub.GetExecution(
             pb.GetExecutionRequest(execution_id="01890000-0000-7000-8000-000000000000")
@@ -212,7 +218,7 @@ async def test_an_unknown_execution_is_not_found(stub: SchedulerServiceStub) -> 
 
 
 async def test_the_ledger_is_listed_newest_first_and_explained(
-    api: RpcRig, stub: SchedulerServiceStub, replica: Replica
+    api: RpcRig, stub: SchedulerServiceAsyncStub, replica: Replica
 ) -> None:
     await stub.UpsertScopes(pb.UpsertScopesRequest(scopes=[scope()]))
     for day in range(3):
