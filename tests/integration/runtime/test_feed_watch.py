@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from datetime import timedelta
 from importlib import resources
 from typing import Any
@@ -36,6 +36,7 @@ from reveille_runtime.ids import new_id
 from reveille_runtime.server import draining_error
 from reveille_testkit.database import TestDatabase
 
+Settled = Callable[..., Awaitable[None]]
 DDL = "".join(
     resources.files("reveille_runtime.feed").joinpath(name).read_text()
     for name in ("feed_ddl.sql", "cursors_ddl.sql")
@@ -202,11 +203,14 @@ async def test_an_event_travels_whole(producer: Producer) -> None:
 
 async def test_a_filtered_stream_sends_bookmarks_for_what_it_leaves_out(
     producer: Producer,
+    settled: Settled,
 ) -> None:
     stream = producer.watch(pb.WatchEventsRequest(types=["wanted.thing"]))
     assert await take(stream, 1) == ["*"]
     await producer.write("x", type_="other.thing")
+    await settled(producer.db)
     head = await FeedReader(producer.db).head()
+    producer.hint()
     message = await anext(stream)
     while Cursor.decode(message.bookmark.cursor) < head:
         message = await anext(stream)
@@ -228,10 +232,13 @@ async def test_a_bad_cursor_is_refused(producer: Producer) -> None:
         await anext(producer.watch(pb.WatchEventsRequest(cursor="nonsense")))
 
 
-async def test_a_stream_whose_cursor_is_past_retention_expires(producer: Producer) -> None:
+async def test_a_stream_whose_cursor_is_past_retention_expires(
+    producer: Producer, settled: Settled
+) -> None:
     await producer.write("a")
     page = await FeedReader(producer.db).read(Cursor.beginning())
     await producer.write("b", "c")
+    await settled(producer.db)
     producer.db.move_clock(7200)
     await prune(producer.db, timedelta(hours=1))
     with pytest.raises(CursorExpired):
@@ -289,13 +296,14 @@ async def test_a_restart_resumes_where_it_was_without_reconciling(
 
 
 async def test_an_expired_cursor_reconciles_and_resumes_at_the_head(
-    producer: Producer, consumer: Consumer
+    producer: Producer, settled: Settled, consumer: Consumer
 ) -> None:
     await producer.write("a")
     page = await FeedReader(producer.db).read(Cursor.beginning())
     expired = page.events[0].cursor.encode()
     assert await consumer.cursors.save("", expired)
     await producer.write("missed", "missed too")
+    await settled(producer.db)
     producer.db.move_clock(7200)
     assert await prune(producer.db, timedelta(hours=1)) == 3
 
@@ -446,11 +454,12 @@ async def over_a_channel(producer: Producer, consumer: Consumer) -> AsyncIterato
 
 
 async def test_over_a_real_channel_an_expired_cursor_reconciles(
-    producer: Producer, consumer: Consumer
+    producer: Producer, settled: Settled, consumer: Consumer
 ) -> None:
     await producer.write("old")
     page = await FeedReader(producer.db).read(Cursor.beginning())
     await producer.write("gone")
+    await settled(producer.db)
     producer.db.move_clock(7200)
     await prune(producer.db, timedelta(hours=1))
     assert await consumer.cursors.save("", page.events[0].cursor.encode())
