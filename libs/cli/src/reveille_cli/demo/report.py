@@ -131,7 +131,7 @@ def _ran(story: Story) -> Table:
 
 def _said(stage: Stage, seen: RunStory) -> Iterator[str]:
     agent = stage.agents[seen.run.agent_id]
-    yield f"  {agent}, woken by the {_word(seen.run, 'source')} trigger:"
+    yield f"  {agent}, in the {_word(seen.run, 'source')} run:"
     yield from (f"    │ {line}" for line in seen.output.splitlines())
     if seen.attempt is not None:
         yield f"    summary: {seen.attempt.summary}"
