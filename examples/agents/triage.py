@@ -6,8 +6,10 @@ REVEILLE_PAYLOAD_FILE names, what it answers goes to REVEILLE_RESULT_FILE.
 
 from __future__ import annotations
 
+import io
 import json
 import os
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +30,9 @@ def describe(payload: dict[str, Any]) -> str:
 
 def main() -> int:
     """Handle one wake; the exit status tells whether it went well."""
+    # Output is kept as UTF-8, whatever locale the service was started in.
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(encoding="utf-8")
     payload = json.loads(Path(os.environ["REVEILLE_PAYLOAD_FILE"]).read_text(encoding="utf-8"))
     wake = payload["wake"]
     subject = describe(payload)

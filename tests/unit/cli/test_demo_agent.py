@@ -26,7 +26,8 @@ def run(tmp_path: Path, payload: dict[str, Any]) -> tuple[str, dict[str, Any]]:
             "REVEILLE_PAYLOAD_FILE": str(given),
             "REVEILLE_RESULT_FILE": str(result),
             "TRACEPARENT": TRACEPARENT,
-            "PYTHONUTF8": "1",
+            # Whatever the terminal of whoever started the service speaks.
+            "PYTHONIOENCODING": "latin-1",
         },
         capture_output=True,
         check=True,

@@ -65,7 +65,7 @@ def test_its_examples_lie_beside_the_compose_file(tmp_path: Path) -> None:
     found = Examples.beside(ROOT / "docker-compose.yml")
     assert (found.agent.name, found.issue.name) == ("triage.py", "issues_opened.json")
 
-    with pytest.raises(Failure, match="triage.py is not there") as caught:
+    with pytest.raises(Failure, match="is not there") as caught:
         Examples.beside(tmp_path / "docker-compose.yml")
 
     assert caught.value.exit_code is ExitCode.REFUSED
