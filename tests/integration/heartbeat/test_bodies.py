@@ -1,0 +1,119 @@
+"""A body too large to travel is fetched from the gateway, which may be away for a while."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncIterator
+from dataclasses import dataclass, field
+from typing import Any
+from uuid import uuid4
+
+import pytest
+from tests.integration.heartbeat.conftest import Stage
+from tests.integration.heartbeat.kit import ANSWER, World
+
+from reveille.common.v1 import reason_pb2
+from reveille.heartbeat.v1 import wakeup_pb2
+from reveille.webhook.v1 import delivery_service_pb2 as pb
+from reveille.webhook.v1.delivery_service_pb2_grpc import (
+    DeliveryServiceServicer,
+    add_DeliveryServiceServicer_to_server,
+)
+from reveille_runtime.errors import NotFound, Unavailable
+from reveille_testkit.rpc import Keyring, RpcRig, serving
+
+
+@dataclass
+class Gateway(DeliveryServiceServicer):
+    """A gateway that holds bodies, and is away for its first few calls."""
+
+    bodies: dict[str, bytes] = field(default_factory=dict)
+    away: int = 0
+    asked: asyncio.Event = field(default_factory=asyncio.Event)
+
+    async def GetDeliveryBody(
+        self, request: pb.GetDeliveryBodyRequest, context: Any
+    ) -> AsyncIterator[pb.GetDeliveryBodyResponse]:
+        self.asked.set()
+        if self.away > 0:
+            self.away -= 1
+            raise Unavailable("DATABASE_UNAVAILABLE", "not now")
+        if request.delivery_id not in self.bodies:
+            raise NotFound("NOT_FOUND", "no such delivery")
+        body = self.bodies[request.delivery_id]
+        for start in range(0, len(body), 1 << 20):
+            yield pb.GetDeliveryBodyResponse(chunk=body[start : start + (1 << 20)])
+
+
+@pytest.fixture
+async def gateway(keys: Keyring) -> AsyncIterator[tuple[Gateway, str]]:
+    gateway = Gateway()
+    rig = RpcRig(keys)
+    rig.server.add(add_DeliveryServiceServicer_to_server, gateway)
+    async with serving(rig):
+        yield gateway, rig.server.address
+
+
+async def test_a_large_body_reaches_the_agent_whole(
+    stage: Stage, gateway: tuple[Gateway, str]
+) -> None:
+    there, address = gateway
+    service = await stage.start(webhook_target=address)
+    world = World(service.client, stage.folder)
+    await world.put()
+    delivery = str(uuid4())
+    there.bodies[delivery] = json.dumps({"text": "x" * (3 << 20)}).encode()
+    there.away = 2
+    agent = await world.script(
+        "import json, os, pathlib\n"
+        "p = json.loads(pathlib.Path(os.environ['REVEILLE_PAYLOAD_FILE']).read_text())\n"
+        "print(len(p['payload']['body']['text']), os.path.getsize(p['payload_file']))\n"
+    )
+    result = await world.wake(
+        agent,
+        f"webhook:{delivery}",
+        payload=wakeup_pb2.Payload(content_type="application/json", delivery_id=delivery),
+    )
+    wakeup = await world.settled(result.wakeup_id)
+
+    assert await world.log(wakeup.run_id) == f"{3 << 20} {len(there.bodies[delivery])}\n"
+
+
+async def test_a_body_that_is_gone_is_a_failed_set_up(
+    stage: Stage, gateway: tuple[Gateway, str]
+) -> None:
+    _, address = gateway
+    service = await stage.start(webhook_target=address)
+    world = World(service.client, stage.folder)
+    await world.put()
+    result = await world.wake(
+        await world.script(ANSWER),
+        "webhook:1",
+        payload=wakeup_pb2.Payload(delivery_id=str(uuid4())),
+    )
+    wakeup = await world.settled(result.wakeup_id)
+
+    assert wakeup.state == wakeup_pb2.WAKEUP_STATE_FAILED
+    assert wakeup.reason == reason_pb2.REASON_SETUP_FAILED
+    assert "no such delivery" in wakeup.message
+
+
+async def test_a_run_that_waits_for_its_body_can_be_cancelled(
+    stage: Stage, gateway: tuple[Gateway, str]
+) -> None:
+    there, address = gateway
+    there.away = 1_000_000
+    service = await stage.start(webhook_target=address)
+    world = World(service.client, stage.folder)
+    await world.put()
+    result = await world.wake(
+        await world.script(ANSWER),
+        "webhook:1",
+        payload=wakeup_pb2.Payload(delivery_id=str(uuid4())),
+    )
+    await there.asked.wait()
+    await world.cancel("webhook:1")
+    wakeup = await world.settled(result.wakeup_id)
+
+    assert wakeup.state == wakeup_pb2.WAKEUP_STATE_CANCELLED

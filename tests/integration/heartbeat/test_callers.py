@@ -1,0 +1,304 @@
+"""Who may see and do what: strangers learn nothing, runs touch only their own, pages add up."""
+
+from __future__ import annotations
+
+from typing import Any
+from uuid import UUID, uuid4
+
+import pytest
+from google.protobuf.struct_pb2 import Struct
+from tests.integration.heartbeat.conftest import Stage
+from tests.integration.heartbeat.kit import MEMBER, OWNER, World
+from tests.integration.heartbeat.test_processes import linger, process_in
+
+from reveille.explain.v1 import explain_service_pb2 as explain_pb
+from reveille.explain.v1.explain_service_pb2_grpc import ExplainServiceStub
+from reveille.heartbeat.v1 import agent_pb2, issue_pb2, run_pb2, wakeup_pb2
+from reveille.heartbeat.v1.agent_pb2_grpc import AgentServiceStub
+from reveille.heartbeat.v1.issue_pb2_grpc import IssueServiceStub
+from reveille.heartbeat.v1.run_pb2_grpc import RunServiceStub
+from reveille.heartbeat.v1.wakeup_pb2_grpc import WakeupServiceStub
+from reveille_runtime.errors import (
+    Aborted,
+    AlreadyExists,
+    DomainError,
+    FailedPrecondition,
+    InvalidArgument,
+    NotFound,
+    PermissionDenied,
+)
+from reveille_runtime.rpc_errors import as_domain_errors
+
+
+@pytest.fixture
+async def idle(stage: Stage) -> World:
+    """A workspace whose queue nobody serves."""
+    service = await stage.start(engine_concurrency=0)
+    world = World(service.client, stage.folder)
+    await world.put()
+    return world
+
+
+class As:
+    """Every stub in one caller's name."""
+
+    def __init__(self, channel: Any) -> None:
+        self.agents: Any = AgentServiceStub(channel)
+        self.issues: Any = IssueServiceStub(channel)
+        self.wakeups: Any = WakeupServiceStub(channel)
+        self.runs: Any = RunServiceStub(channel)
+        self.explain: Any = ExplainServiceStub(channel)
+
+
+async def refused(call: Any) -> DomainError:
+    with pytest.raises(DomainError) as caught, as_domain_errors():
+        await call
+    return caught.value
+
+
+async def test_what_is_foreign_looks_unknown(idle: World) -> None:
+    made = await idle.issue(await idle.agent(), "manual:1")
+    (run,) = await idle.attempts(made.wakeup.wakeup_id)
+    stranger = As(idle.client.user("eve", uuid4()))
+
+    def reads(agent: str, issue: str, wakeup: str, of: str) -> list[Any]:
+        return [
+            stranger.agents.GetAgent(agent_pb2.GetAgentRequest(agent_id=agent)),
+            stranger.issues.GetIssue(issue_pb2.GetIssueRequest(issue_id=issue)),
+            stranger.issues.UpdateIssue(
+                issue_pb2.UpdateIssueRequest(issue_id=issue, status=issue_pb2.ISSUE_STATUS_DONE)
+            ),
+            stranger.wakeups.GetWakeup(wakeup_pb2.GetWakeupRequest(wakeup_id=wakeup)),
+            stranger.runs.GetRun(run_pb2.GetRunRequest(run_id=of)),
+            stranger.runs.ReadRunLog(run_pb2.ReadRunLogRequest(run_id=of)),
+        ]
+
+    unknown = str(uuid4())
+    foreign = reads(run.agent_id, made.issue.issue_id, made.wakeup.wakeup_id, run.run_id)
+    for theirs, nobodys in zip(foreign, reads(*[unknown] * 4), strict=True):
+        first, second = await refused(theirs), await refused(nobodys)
+        assert (type(first), first.reason) == (NotFound, second.reason)
+    space = str(idle.workspace_id)
+    for call in (
+        stranger.agents.ListAgents(agent_pb2.ListAgentsRequest(workspace_id=space)),
+        stranger.issues.ListIssues(issue_pb2.ListIssuesRequest(workspace_id=space)),
+        stranger.wakeups.ListWakeups(wakeup_pb2.ListWakeupsRequest(workspace_id=space)),
+        stranger.runs.ListRuns(run_pb2.ListRunsRequest(workspace_id=space)),
+        stranger.agents.CreateAgent(
+            agent_pb2.CreateAgentRequest(workspace_id=space, name="x", adapter="echo")
+        ),
+        stranger.issues.CreateIssue(issue_pb2.CreateIssueRequest(workspace_id=space, title="x")),
+    ):
+        assert isinstance(await refused(call), NotFound)
+    answer = await stranger.explain.Explain(explain_pb.ExplainRequest(id=made.issue.issue_id))
+    assert list(answer.findings) == []
+
+
+async def test_kinds_of_callers_are_kept_apart(idle: World) -> None:
+    agent = await idle.agent()
+    member = As(idle.client.user(MEMBER, idle.workspace_id))
+    request = wakeup_pb2.EnqueueWakeupsRequest(wakeups=[idle.wish(agent)])
+    assert isinstance(await refused(member.wakeups.EnqueueWakeups(request)), PermissionDenied)
+    scheduler = As(idle.client.channel(idle.client.keys.service("scheduler")))
+    cancel = wakeup_pb2.CancelWakeupsRequest(
+        cancellations=[
+            wakeup_pb2.OccurrenceCancellation(
+                workspace_id=str(idle.workspace_id), occurrence_key="k"
+            )
+        ]
+    )
+    assert isinstance(await refused(scheduler.wakeups.CancelWakeups(cancel)), PermissionDenied)
+    create = agent_pb2.CreateAgentRequest(
+        workspace_id=str(idle.workspace_id), name="x", adapter="echo"
+    )
+    assert isinstance(await refused(scheduler.agents.CreateAgent(create)), PermissionDenied)
+
+
+async def test_a_run_moves_its_own_issue_while_it_lives_and_nothing_else(
+    stage: Stage,
+) -> None:
+    service = await stage.start()
+    world = World(service.client, stage.folder)
+    await world.put()
+    agent = await world.script(linger(stage.folder / "pid"))
+    mine = await world.issue(agent, "manual:1")
+    await process_in(stage.folder / "pid")
+    other = await world.issue(agent, "manual:2")
+    (run,) = await world.attempts(mine.wakeup.wakeup_id)
+    token = stage.keys.run(UUID(run.run_id), world.workspace_id)
+    me = As(service.client.channel(token))
+
+    def move(issue_id: str) -> Any:
+        return me.issues.UpdateIssue(
+            issue_pb2.UpdateIssueRequest(
+                issue_id=issue_id, status=issue_pb2.ISSUE_STATUS_IN_REVIEW
+            )
+        )
+
+    assert (await me.runs.GetRun(run_pb2.GetRunRequest(run_id=run.run_id))).run.run_id == run.run_id
+    assert isinstance(await refused(move(other.issue.issue_id)), NotFound)
+    (its_run,) = await world.attempts(other.wakeup.wakeup_id)
+    look = me.runs.GetRun(run_pb2.GetRunRequest(run_id=its_run.run_id))
+    assert isinstance(await refused(look), NotFound)
+    moved = await move(mine.issue.issue_id)
+    assert moved.issue.status == issue_pb2.ISSUE_STATUS_IN_REVIEW
+
+    await world.cancel("manual:1")
+    await world.settled(mine.wakeup.wakeup_id)
+    assert isinstance(await refused(move(mine.issue.issue_id)), FailedPrecondition)
+    await world.cancel("manual:2")
+
+
+async def test_an_agents_name_and_settings_are_checked(idle: World) -> None:
+    agent = await idle.agent(config={"summary": "hi"}, request_id="one")
+    again = await idle.agent(config={"summary": "hi"}, request_id="one")
+    assert again.agent_id == agent.agent_id
+    with pytest.raises(InvalidArgument) as reused, as_domain_errors():
+        await idle.agent("another", request_id="one")
+    assert reused.value.reason == "REQUEST_ID_REUSED"
+    with pytest.raises(AlreadyExists), as_domain_errors():
+        await idle.agent()
+    with pytest.raises(InvalidArgument) as unknown, as_domain_errors():
+        await idle.agent("x", "telepathy", max_concurrent_runs=51)
+    assert {each.field for each in unknown.value.violations} == {"adapter", "max_concurrent_runs"}
+    with pytest.raises(InvalidArgument) as bad, as_domain_errors():
+        await idle.agent("y", "echo", {"issue_status": "finished", "sumary": "x"})
+    assert {each.field for each in bad.value.violations} == {
+        "adapter_config.issue_status",
+        "adapter_config.sumary",
+    }
+
+
+async def test_an_agent_is_shown_without_its_secrets_and_with_its_state(stage: Stage) -> None:
+    service = await stage.start()
+    world = World(service.client, stage.folder)
+    await world.put()
+    agent = await world.script(
+        linger(stage.folder / "pid"), config={"env": {"API_TOKEN": "hush-hush", "COLOUR": "blue"}}
+    )
+    request = agent_pb2.GetAgentRequest(agent_id=agent.agent_id)
+    config: Struct = agent.adapter_config
+    assert dict(config["env"]) == {"API_TOKEN": "********", "COLOUR": "blue"}  # type: ignore[call-overload]  # a Struct
+    assert (agent.status, agent.owner_user_id) == (agent_pb2.AGENT_STATUS_IDLE, OWNER)
+
+    result = await world.wake(agent, "manual:1")
+    await process_in(stage.folder / "pid")
+    shown = (await world.agents.GetAgent(request)).agent
+    assert shown.status == agent_pb2.AGENT_STATUS_RUNNING
+    await world.cancel("manual:1")
+    await world.settled(result.wakeup_id)
+    assert (await world.agents.GetAgent(request)).agent.status == agent_pb2.AGENT_STATUS_IDLE
+
+
+async def test_an_issue_moves_by_its_table_and_by_what_its_reader_saw(idle: World) -> None:
+    made = await idle.issue(await idle.agent(), "manual:1")
+
+    def move(status: int, etag: str = "") -> Any:
+        return idle.issues.UpdateIssue(
+            issue_pb2.UpdateIssueRequest(
+                issue_id=made.issue.issue_id, status=status, etag=etag
+            )
+        )
+
+    moved = await move(issue_pb2.ISSUE_STATUS_IN_REVIEW, made.issue.etag)
+    assert moved.issue.etag != made.issue.etag
+    stale = await refused(move(issue_pb2.ISSUE_STATUS_DONE, made.issue.etag))
+    assert (type(stale), stale.reason) == (Aborted, "ETAG_MISMATCH")
+    wrong = await refused(move(issue_pb2.ISSUE_STATUS_BACKLOG))
+    assert (type(wrong), wrong.reason) == (FailedPrecondition, "WRONG_STATE")
+    cancelled = await move(issue_pb2.ISSUE_STATUS_CANCELLED)
+    assert cancelled.issue.status == issue_pb2.ISSUE_STATUS_CANCELLED
+    wakeup = await idle.wakeup(made.wakeup.wakeup_id)
+    assert wakeup.state == wakeup_pb2.WAKEUP_STATE_CANCELLED
+
+
+async def test_a_person_makes_an_issue_once_and_answers_for_it(idle: World) -> None:
+    agent = await idle.agent()
+    member = As(idle.client.user(MEMBER, idle.workspace_id))
+    request = issue_pb2.CreateIssueRequest(
+        workspace_id=str(idle.workspace_id),
+        title="Fix it",
+        assignee_agent_id=agent.agent_id,
+        request_id="one",
+    )
+    first = await member.issues.CreateIssue(request)
+    again = await member.issues.CreateIssue(request)
+
+    assert first.issue.issue_id == again.issue.issue_id
+    assert again.wakeup.existed
+    assert first.issue.responsible_user_id == MEMBER
+    request.origin.accountable_user_id = "somebody"
+    request.request_id = "two"
+    denied = await refused(member.issues.CreateIssue(request))
+    assert isinstance(denied, InvalidArgument)
+
+
+async def test_lists_come_in_pages_that_add_up(idle: World) -> None:
+    agents = [await idle.agent(f"agent-{number}") for number in range(5)]
+    for number in range(5):
+        await idle.issue(agents[0], f"manual:{number}")
+    space = str(idle.workspace_id)
+
+    async def pages(call: Any, request: Any, field: str, key: str) -> list[str]:
+        request.workspace_id, request.page_size = space, 2
+        found: list[str] = []
+        while True:
+            answer = await call(request)
+            found += [getattr(each, key) for each in getattr(answer, field)]
+            if not answer.next_page_token:
+                return found
+            request.page_token = answer.next_page_token
+
+    names = await pages(
+        idle.agents.ListAgents, agent_pb2.ListAgentsRequest(), "agents", "name"
+    )
+    assert names == [each.name for each in agents]
+    for call, request, field, key in (
+        (idle.issues.ListIssues, issue_pb2.ListIssuesRequest(), "issues", "identifier"),
+        (idle.wakeups.ListWakeups, wakeup_pb2.ListWakeupsRequest(), "wakeups", "wakeup_id"),
+        (idle.runs.ListRuns, run_pb2.ListRunsRequest(), "runs", "run_id"),
+    ):
+        found = await pages(call, request, field, key)
+        assert len(found) == len(set(found)) == 5
+        if field == "issues":
+            assert found == [f"ABC-{number}" for number in (5, 4, 3, 2, 1)]
+    token = (
+        await idle.runs.ListRuns(run_pb2.ListRunsRequest(workspace_id=space, page_size=2))
+    ).next_page_token
+    other = run_pb2.ListRunsRequest(
+        workspace_id=space, page_token=token, agent_id=agents[0].agent_id
+    )
+    assert (await refused(idle.runs.ListRuns(other))).reason == "INVALID_PAGE_TOKEN"
+
+
+async def test_an_older_revision_of_a_workspace_changes_nothing(idle: World) -> None:
+    await idle.put(revision=5, prefix="NEW")
+    await idle.put(revision=4, prefix="OLD")
+
+    made = await idle.issue(await idle.agent(), "manual:1")
+    assert made.issue.identifier == "NEW-1"
+
+
+async def test_the_reasons_are_told_for_whatever_one_asks(idle: World) -> None:
+    agent = await idle.agent()
+    made = await idle.issue(agent, "manual:1")
+    await idle.enqueue(idle.wish(agent, "webhook:2", agent_id=str(uuid4())))
+    await idle.cancel("webhook:3")
+    (run,) = await idle.attempts(made.wakeup.wakeup_id)
+
+    async def told(what: str) -> list[explain_pb.Finding]:
+        answer = await idle.explain.Explain(explain_pb.ExplainRequest(id=what))
+        assert all(finding.rows and finding.text for finding in answer.findings)
+        return list(answer.findings)
+
+    for what in (run.run_id, made.wakeup.wakeup_id, made.issue.issue_id, "manual:1"):
+        findings = await told(what)
+        assert {"wakeup", "agent_run"} <= {each.subject for each in findings}
+        assert any("waits for a slot" in each.text for each in findings)
+    (skipped,) = await told("webhook:2")
+    assert (skipped.state, skipped.reason) == ("skipped", "agent_not_found")
+    (cancelled,) = await told("webhook:3")
+    assert cancelled.state == "cancelled"
+    about = await told(agent.agent_id)
+    assert any("0 of 1 slots in use and 1 runs waiting" in each.text for each in about)
+    assert await told(str(uuid4())) == []
