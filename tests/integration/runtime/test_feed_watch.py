@@ -224,7 +224,10 @@ async def test_a_late_row_reaches_a_stream_that_has_gone_past_it(producer: Produ
         await producer.write("new")
         assert await take(stream, 1) == ["new"]
     producer.hint()
-    assert [name for name in await take(stream, 2) if name != "*"] == ["old"]
+    got = await take(stream, 1)
+    while got[-1] == "*":
+        got += await take(stream, 1)
+    assert got[-1] == "old"
 
 
 async def test_a_bad_cursor_is_refused(producer: Producer) -> None:
