@@ -21,6 +21,7 @@ from reveille_runtime.telemetry import Telemetry
 from reveille_testkit.database import TestDatabase
 from reveille_testkit.rpc import Keyring, SpanLog
 
+
 class WatchedApp(App[Settings]):
     """The service's own composition, with its loops and its database within reach."""
 

@@ -118,7 +118,8 @@ class World:
                 **more,
             )
         )
-        return made.agent
+        agent: agent_pb2.Agent = made.agent
+        return agent
 
     async def script(self, code: str, name: str = "script", **more: Any) -> agent_pb2.Agent:
         """Make an agent of the process adapter that runs a Python script."""
@@ -142,9 +143,7 @@ class World:
 
     async def enqueue(self, *wishes: wakeup_pb2.Wakeup) -> list[wakeup_pb2.WakeupResult]:
         """Send wishes."""
-        answer = await self.wakeups.EnqueueWakeups(
-            wakeup_pb2.EnqueueWakeupsRequest(wakeups=wishes)
-        )
+        answer = await self.wakeups.EnqueueWakeups(wakeup_pb2.EnqueueWakeupsRequest(wakeups=wishes))
         return list(answer.results)
 
     async def wake(
@@ -165,7 +164,9 @@ class World:
             "assignee_agent_id": agent.agent_id,
             "origin": wakeup_pb2.Origin(occurrence_key=key, accountable_user_id=OWNER),
         }
-        return await self.issues.CreateIssue(issue_pb2.CreateIssueRequest(**(given | more)))
+        request = issue_pb2.CreateIssueRequest(**(given | more))
+        made: issue_pb2.CreateIssueResponse = await self.issues.CreateIssue(request)
+        return made
 
     async def cancel(self, key: str) -> wakeup_pb2.CancellationResult:
         """Cancel what a key has made."""
@@ -178,13 +179,14 @@ class World:
                 ]
             )
         )
-        (result,) = answer.results
+        result: wakeup_pb2.CancellationResult = answer.results[0]
         return result
 
     async def wakeup(self, wakeup_id: str) -> wakeup_pb2.WakeupRecord:
         """Read a wakeup."""
         answer = await self.wakeups.GetWakeup(wakeup_pb2.GetWakeupRequest(wakeup_id=wakeup_id))
-        return answer.wakeup
+        wakeup: wakeup_pb2.WakeupRecord = answer.wakeup
+        return wakeup
 
     async def settled(self, wakeup_id: str, timeout: float = 20.0) -> wakeup_pb2.WakeupRecord:
         """Wait for a wakeup's outcome."""
@@ -205,19 +207,22 @@ class World:
     async def run(self, run_id: str) -> run_pb2.HeartbeatRun:
         """Read an attempt."""
         answer = await self.runs.GetRun(run_pb2.GetRunRequest(run_id=run_id))
-        return answer.run
+        run: run_pb2.HeartbeatRun = answer.run
+        return run
 
-    async def log(self, run_id: str, stream: int = run_pb2.LOG_STREAM_STDOUT) -> str:
+    async def log(self, run_id: str, stream: Any = run_pb2.LOG_STREAM_STDOUT) -> str:
         """Read a whole stream."""
         answer = await self.runs.ReadRunLog(
             run_pb2.ReadRunLogRequest(run_id=run_id, stream=stream, limit=1 << 20)
         )
-        return answer.chunk.decode()
+        chunk: bytes = answer.chunk
+        return chunk.decode()
 
     async def get_issue(self, issue_id: str) -> issue_pb2.Issue:
         """Read an issue."""
         answer = await self.issues.GetIssue(issue_pb2.GetIssueRequest(issue_id=issue_id))
-        return answer.issue
+        issue: issue_pb2.Issue = answer.issue
+        return issue
 
 
 def marker(folder: Path, name: str = "ran") -> str:

@@ -32,6 +32,16 @@ class Gateway(DeliveryServiceServicer):
     away: int = 0
     asked: asyncio.Event = field(default_factory=asyncio.Event)
 
+    async def GetDelivery(
+        self, request: pb.GetDeliveryRequest, context: Any
+    ) -> pb.GetDeliveryResponse:
+        raise NotFound("NOT_FOUND", "no such delivery")
+
+    async def ListDeliveries(
+        self, request: pb.ListDeliveriesRequest, context: Any
+    ) -> pb.ListDeliveriesResponse:
+        return pb.ListDeliveriesResponse()
+
     async def GetDeliveryBody(
         self, request: pb.GetDeliveryBodyRequest, context: Any
     ) -> AsyncIterator[pb.GetDeliveryBodyResponse]:

@@ -6,7 +6,7 @@ from typing import Any
 from uuid import UUID, uuid4
 
 import pytest
-from google.protobuf.struct_pb2 import Struct
+from google.protobuf.json_format import MessageToDict
 from tests.integration.heartbeat.conftest import Stage
 from tests.integration.heartbeat.kit import MEMBER, OWNER, World
 from tests.integration.heartbeat.test_processes import linger, process_in
@@ -130,9 +130,7 @@ async def test_a_run_moves_its_own_issue_while_it_lives_and_nothing_else(
 
     def move(issue_id: str) -> Any:
         return me.issues.UpdateIssue(
-            issue_pb2.UpdateIssueRequest(
-                issue_id=issue_id, status=issue_pb2.ISSUE_STATUS_IN_REVIEW
-            )
+            issue_pb2.UpdateIssueRequest(issue_id=issue_id, status=issue_pb2.ISSUE_STATUS_IN_REVIEW)
         )
 
     assert (await me.runs.GetRun(run_pb2.GetRunRequest(run_id=run.run_id))).run.run_id == run.run_id
@@ -177,8 +175,8 @@ async def test_an_agent_is_shown_without_its_secrets_and_with_its_state(stage: S
         linger(stage.folder / "pid"), config={"env": {"API_TOKEN": "hush-hush", "COLOUR": "blue"}}
     )
     request = agent_pb2.GetAgentRequest(agent_id=agent.agent_id)
-    config: Struct = agent.adapter_config
-    assert dict(config["env"]) == {"API_TOKEN": "********", "COLOUR": "blue"}  # type: ignore[call-overload]  # a Struct
+    shown_config = MessageToDict(agent.adapter_config)
+    assert shown_config["env"] == {"API_TOKEN": "********", "COLOUR": "blue"}
     assert (agent.status, agent.owner_user_id) == (agent_pb2.AGENT_STATUS_IDLE, OWNER)
 
     result = await world.wake(agent, "manual:1")
@@ -193,11 +191,9 @@ async def test_an_agent_is_shown_without_its_secrets_and_with_its_state(stage: S
 async def test_an_issue_moves_by_its_table_and_by_what_its_reader_saw(idle: World) -> None:
     made = await idle.issue(await idle.agent(), "manual:1")
 
-    def move(status: int, etag: str = "") -> Any:
+    def move(status: Any, etag: str = "") -> Any:
         return idle.issues.UpdateIssue(
-            issue_pb2.UpdateIssueRequest(
-                issue_id=made.issue.issue_id, status=status, etag=etag
-            )
+            issue_pb2.UpdateIssueRequest(issue_id=made.issue.issue_id, status=status, etag=etag)
         )
 
     moved = await move(issue_pb2.ISSUE_STATUS_IN_REVIEW, made.issue.etag)
@@ -249,9 +245,7 @@ async def test_lists_come_in_pages_that_add_up(idle: World) -> None:
                 return found
             request.page_token = answer.next_page_token
 
-    names = await pages(
-        idle.agents.ListAgents, agent_pb2.ListAgentsRequest(), "agents", "name"
-    )
+    names = await pages(idle.agents.ListAgents, agent_pb2.ListAgentsRequest(), "agents", "name")
     assert names == [each.name for each in agents]
     for call, request, field, key in (
         (idle.issues.ListIssues, issue_pb2.ListIssuesRequest(), "issues", "identifier"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from pathlib import Path
 
 import pytest
@@ -75,7 +76,7 @@ async def test_a_run_survives_the_death_of_its_executor(
     assert len(ran(tmp_path)) == len(set(ran(tmp_path)))
     if point in AFTER_THE_AGENT:
         assert ran(tmp_path) == [attempts[0].run_id]
-    for before, after in zip(attempts, attempts[1:], strict=False):
+    for before, after in itertools.pairwise(attempts):
         assert after.retry_of_run_id == before.run_id
     await eventually(
         lambda: _spools(tmp_path), "the folders are gone", until=lambda names: names == ["spool-id"]

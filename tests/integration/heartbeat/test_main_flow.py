@@ -58,7 +58,7 @@ async def test_an_issue_and_its_wake_are_made_together_and_the_answer_ends_the_i
 
 async def test_everything_is_told_in_the_feed_under_the_occurrence_key(world: World) -> None:
     agent = await world.agent(config={"issue_status": "done"})
-    told = []
+    told: list[events_pb.Event] = []
     async with stream(world.events.WatchEvents(events_pb.WatchEventsRequest())) as messages:
         at = aiter(messages)
         assert (await anext(at)).HasField("bookmark")
@@ -77,18 +77,14 @@ async def test_everything_is_told_in_the_feed_under_the_occurrence_key(world: Wo
     settled = json.loads(told[-1].payload)
     assert settled["state"] == "completed"
     assert settled["result"]["summary"] == "echo: Fix it"
-    states = [
-        json.loads(event.payload)["state"] for event in told if event.type.startswith("run.")
-    ]
+    states = [json.loads(event.payload)["state"] for event in told if event.type.startswith("run.")]
     assert states == ["queued", "running", "succeeded"]
 
 
 async def test_one_trace_leads_from_the_callers_carrier_to_the_agents_environment(
     world: World, stage: Stage
 ) -> None:
-    agent = await world.script(
-        "import os\nprint(os.environ['TRACEPARENT'], flush=True)\n" + ANSWER
-    )
+    agent = await world.script("import os\nprint(os.environ['TRACEPARENT'], flush=True)\n" + ANSWER)
     caller = SpanSeed.root()
     result = await world.wake(
         agent,
@@ -140,8 +136,17 @@ async def test_the_environment_is_an_allow_list_and_the_body_is_not_in_it(
     }
     rest = set(env) - ours
     assert rest <= {
-        "PATH", "HOME", "LANG", "LC_ALL", "LC_CTYPE", "TZ", "TMPDIR", "PWD",
-        "COLOUR", "MY_API_TOKEN", "TRACEPARENT",
+        "PATH",
+        "HOME",
+        "LANG",
+        "LC_ALL",
+        "LC_CTYPE",
+        "TZ",
+        "TMPDIR",
+        "PWD",
+        "COLOUR",
+        "MY_API_TOKEN",
+        "TRACEPARENT",
     }
     assert "the body" not in log
     assert set(env["MY_API_TOKEN"]) == {"*"}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 from tests.integration.heartbeat.conftest import Service, Stage
@@ -27,15 +28,22 @@ while True:
 """
 
 
+RESULT = "import os, pathlib\npathlib.Path(os.environ['REVEILLE_RESULT_FILE'])"
+
+
 def linger(path: Path, disposition: str = "SIG_DFL") -> str:
     return LINGER.format(path=str(path), disposition=disposition)
+
+
+def content_of(path: Path) -> str:
+    return path.read_text() if path.exists() else ""
 
 
 async def process_in(path: Path) -> ProcessIdentity:
     """Wait for the number that an agent leaves."""
 
     async def look() -> str:
-        return path.read_text() if path.exists() else ""
+        return content_of(path)
 
     pid = int(await eventually(look, f"{path.name} is written"))
     ticks = start_ticks(pid)
@@ -50,7 +58,7 @@ async def gone(process: ProcessIdentity) -> None:
     await eventually(look, f"process {process.pid} is gone")
 
 
-async def outcome(world: World, code: str, **more: object) -> run_pb2.HeartbeatRun:
+async def outcome(world: World, code: str, **more: Any) -> run_pb2.HeartbeatRun:
     agent = await world.script(code, **more)
     result = await world.wake(agent, "manual:1")
     wakeup = await world.settled(result.wakeup_id)
@@ -103,10 +111,7 @@ async def test_a_folder_that_does_not_exist_is_a_failed_set_up(world: World) -> 
 async def test_a_result_file_that_cannot_be_used_fails_the_run_and_says_why(
     world: World, content: str, word: str
 ) -> None:
-    run = await outcome(
-        world,
-        f"import os, pathlib\npathlib.Path(os.environ['REVEILLE_RESULT_FILE']).write_text({content!r})",
-    )
+    run = await outcome(world, f"{RESULT}.write_text({content!r})")
 
     assert run.state == run_pb2.RUN_STATE_FAILED
     assert run.reason == reason_pb2.REASON_ADAPTER_FAILED
@@ -125,9 +130,7 @@ async def test_what_no_database_can_hold_is_replaced_and_not_refused(world: Worl
     assert run.summary == "a\ufffdb\ufffdc"
 
 
-async def test_a_cancelled_run_ends_with_its_whole_family(
-    world: World, tmp_path: Path
-) -> None:
+async def test_a_cancelled_run_ends_with_its_whole_family(world: World, tmp_path: Path) -> None:
     """The agent, its child in another session, and one that wiped out its own name."""
     daemon = tmp_path / "daemon.py"
     daemon.write_text(linger(tmp_path / "daemon.pid", "SIG_IGN"))
@@ -259,9 +262,7 @@ threading.Event().wait(0.4)
 say(secret[7:] + " end\\n")
 say(os.environ["REVEILLE_RUN_TOKEN"])
 """
-    run = await outcome(
-        world, agent_code, config={"env": {"DEPLOY_KEY_SECRET": "open-sesame-now"}}
-    )
+    run = await outcome(world, agent_code, config={"env": {"DEPLOY_KEY_SECRET": "open-sesame-now"}})
     log = await world.log(run.run_id)
 
     assert log.startswith("begin " + "*" * 15 + " end\n")
@@ -290,9 +291,9 @@ async def test_output_is_read_from_any_offset(world: World) -> None:
     whole = await world.log(run.run_id)
 
     async def read(offset: int, limit: int) -> run_pb2.ReadRunLogResponse:
-        return await world.runs.ReadRunLog(
-            run_pb2.ReadRunLogRequest(run_id=run.run_id, offset=offset, limit=limit)
-        )
+        request = run_pb2.ReadRunLogRequest(run_id=run.run_id, offset=offset, limit=limit)
+        answer: run_pb2.ReadRunLogResponse = await world.runs.ReadRunLog(request)
+        return answer
 
     first = await read(0, 7)
     assert (first.chunk, first.next_offset, first.complete) == (b"0123456", 7, False)
@@ -303,9 +304,7 @@ async def test_output_is_read_from_any_offset(world: World) -> None:
     assert (past.chunk, past.next_offset, past.complete) == (b"", 1_000_000, True)
 
 
-async def test_the_files_of_an_agent_are_nobody_elses(
-    world: World, tmp_path: Path
-) -> None:
+async def test_the_files_of_an_agent_are_nobody_elses(world: World, tmp_path: Path) -> None:
     code = linger(tmp_path / "pid")
     agent = await world.script(code)
     result = await world.wake(agent, "manual:1", payload=wakeup_pb2.Payload(body=b"private"))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import re
 from datetime import timedelta
+from typing import Any
 
 import asyncpg
 import pytest
@@ -102,7 +103,7 @@ async def test_the_order_is_readiness_then_priority_then_age(
     _, world = idle
     agent = await world.agent(max_concurrent_runs=50)
 
-    async def issue(key: str, priority: int, status: int = 0) -> str:
+    async def issue(key: str, priority: Any, status: Any = 0) -> str:
         made = await world.issue(agent, key, priority=priority)
         if status:
             await world.issues.UpdateIssue(
@@ -213,9 +214,7 @@ async def test_a_result_that_comes_after_a_cancellation_changes_nothing_and_is_n
     assert [row["type"] for row in kinds] == ["run.claimed", "run.cancelled", "run.late_result"]
     stranger = Lease(run.run_id, new_token())
     with pytest.raises(LeaseLost):
-        await settle(
-            stranger, loaded.run, loaded.agent, loaded.wakeup, Outcome(RunState.SUCCEEDED)
-        )
+        await settle(stranger, loaded.run, loaded.agent, loaded.wakeup, Outcome(RunState.SUCCEEDED))
     assert (await world.wakeup(result.wakeup_id)).state == wakeup_pb2.WAKEUP_STATE_CLAIMED
 
 

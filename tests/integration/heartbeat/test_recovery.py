@@ -221,7 +221,7 @@ async def test_a_number_that_became_another_process_is_neither_adopted_nor_signa
         until=lambda all_of_them: not all_of_them[0].occupied,
     )
 
-    assert attempts[0].state in {run_pb2.RUN_STATE_FAILED}
+    assert attempts[0].state == run_pb2.RUN_STATE_FAILED
     assert is_alive(stranger)
     await world.cancel("manual:1")
     await world.cancel("manual:2")

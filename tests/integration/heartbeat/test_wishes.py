@@ -285,9 +285,7 @@ async def test_whether_an_agent_may_be_woken_is_answered_by_the_first_failing_ch
         invocation_user_ids=[MEMBER],
     )
 
-    def question(
-        agent: agent_pb2.Agent, user: str, **more: Any
-    ) -> agent_pb2.InvocableQuestion:
+    def question(agent: agent_pb2.Agent, user: str, **more: Any) -> agent_pb2.InvocableQuestion:
         given: dict[str, Any] = {
             "workspace_id": str(idle.workspace_id),
             "agent_id": agent.agent_id,
@@ -316,7 +314,13 @@ async def test_whether_an_agent_may_be_woken_is_answered_by_the_first_failing_ch
         question(everyone, MEMBER, agent_id=str(uuid4())),
         question(everyone, MEMBER, workspace_id=str(uuid4())),
     ) == [
-        fine, no, fine, no, fine, no, fine,
+        fine,
+        no,
+        fine,
+        no,
+        fine,
+        no,
+        fine,
         reason_pb2.REASON_AGENT_NOT_FOUND,
         reason_pb2.REASON_WORKSPACE_INACTIVE,
     ]

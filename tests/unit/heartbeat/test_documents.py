@@ -1,0 +1,58 @@
+"""The payload file, and the names of places and executors."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from tests.unit.heartbeat.made import AGENT, ISSUE, RUN, WAKEUP
+
+from reveille_heartbeat.domain.document import Joined, build, dump
+from reveille_heartbeat.domain.places import Executor, Place, process_of
+from reveille_heartbeat.domain.values import Payload, ProcessIdentity
+
+
+@pytest.mark.parametrize(
+    ("body", "shown"),
+    [
+        (b"", {}),
+        (b'{"a": [1, "\\ud800"]}', {"body": {"a": [1, "\ud800"]}}),
+        (b"plain", {"body_text": "plain"}),
+        (b"\xff\x00", {"body_base64": "/wA="}),
+    ],
+)
+def test_a_body_is_shown_as_what_it_is(body: bytes, shown: dict[str, object]) -> None:
+    document = build(
+        run=RUN,
+        wakeup=WAKEUP,
+        prompt="Please look.",
+        agent=AGENT,
+        issue=ISSUE,
+        payload=Payload("text/x", b"", "", {"event": "push"}),
+        body=body,
+        body_path="/spool/body",
+        joined=[Joined(WAKEUP, "also", Payload())],
+    )
+    # Written and read again: also what no text file could hold as it is.
+    read = json.loads(dump(document))
+
+    assert read["payload"] == {"content_type": "text/x", "facts": {"event": "push"}, **shown}
+    assert read["wake"]["prompt"] == "Please look."
+    assert read["issue"]["identifier"] == "ABC-1"
+    assert read["context"]["occurrence_key"] == "webhook:1"
+    assert read["trace"]["traceparent"] == RUN.agent_carrier["traceparent"]
+    assert [each["prompt"] for each in read["joined"]] == ["also"]
+    assert read["payload_file"] == "/spool/body"
+
+
+def test_places_and_executors_are_read_back_from_rows() -> None:
+    place = Place("boot", "4026", "spool")
+    executor = Executor("host", ProcessIdentity(12, 345), place)
+
+    assert Place.parse(str(place)) == place
+    assert process_of(executor.executor_id) == ProcessIdentity(12, 345)
+    assert Place.parse("elsewhere") is None
+    assert process_of("elsewhere") is None
+    assert process_of("a/b/c") is None
+    assert place.shares_spool("other/9/spool")
+    assert not place.shares_spool("boot/4026/other")

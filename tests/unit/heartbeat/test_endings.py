@@ -1,0 +1,176 @@
+"""How an attempt ends, what follows it, and what of its answer is believed."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from reveille_heartbeat.domain.answer import (
+    MAX_BYTES,
+    MAX_EVENT_BYTES,
+    Answer,
+    BadAnswer,
+    for_event,
+    read_answer,
+)
+from reveille_heartbeat.domain.followup import (
+    MAX_ATTEMPTS,
+    Ended,
+    Retry,
+    Settle,
+    joined_state,
+    next_step,
+)
+from reveille_heartbeat.domain.outcome import End, EndKind, classify
+from reveille_heartbeat.domain.reasons import Reason
+from reveille_heartbeat.domain.states import IssueState, RunState, WakeupState
+
+ANSWER = Answer("fine", b'{"summary":"fine"}', IssueState.DONE)
+
+
+@pytest.mark.parametrize(
+    ("end", "state", "reason"),
+    [
+        (End(EndKind.EXITED, 0), RunState.SUCCEEDED, None),
+        (End(EndKind.EXITED, None), RunState.SUCCEEDED, None),
+        (End(EndKind.EXITED, 1), RunState.FAILED, Reason.ADAPTER_FAILED),
+        (End(EndKind.EXITED, 137), RunState.FAILED, Reason.ADAPTER_FAILED),
+        (End(EndKind.RAN_OUT, 143), RunState.TIMED_OUT, Reason.RUN_TIMEOUT),
+        (End(EndKind.TOO_MUCH_OUTPUT), RunState.FAILED, Reason.OUTPUT_LIMIT),
+        (End(EndKind.NOT_STARTED, message="no"), RunState.FAILED, Reason.SETUP_FAILED),
+        (End(EndKind.BROKEN, message="no"), RunState.FAILED, Reason.ADAPTER_FAILED),
+        (End(EndKind.LOST), RunState.FAILED, Reason.PROCESS_LOST),
+    ],
+)
+def test_an_end_is_one_outcome(end: End, state: RunState, reason: Reason | None) -> None:
+    outcome = classify(end, ANSWER)
+
+    assert (outcome.state, outcome.reason) == (state, reason)
+    assert outcome.summary == "fine"
+    assert (outcome.message == "") == (state is RunState.SUCCEEDED)
+    # Only a success moves the issue.
+    assert (outcome.issue_status is IssueState.DONE) == (state is RunState.SUCCEEDED)
+
+
+def test_an_answer_that_cannot_be_used_fails_a_success_and_no_more() -> None:
+    assert classify(End(EndKind.EXITED, 0), None, "bad").message == "bad"
+    assert classify(End(EndKind.EXITED, 2), None, "bad").message.endswith("status 2")
+
+
+@pytest.mark.parametrize(
+    ("state", "reason", "attempt", "cancelled", "step"),
+    [
+        (RunState.SUCCEEDED, "", 1, True, Settle(WakeupState.COMPLETED)),
+        (RunState.FAILED, "process_lost", 1, False, Retry(Reason.PROCESS_LOST)),
+        (RunState.FAILED, "process_lost", MAX_ATTEMPTS - 1, False, Retry(Reason.PROCESS_LOST)),
+        (
+            RunState.FAILED,
+            "process_lost",
+            MAX_ATTEMPTS,
+            False,
+            Settle(WakeupState.FAILED, "process_lost", "why"),
+        ),
+        (
+            RunState.FAILED,
+            "process_lost",
+            1,
+            True,
+            Settle(WakeupState.CANCELLED, "cancelled", "it was cancelled"),
+        ),
+        (
+            RunState.FAILED,
+            "adapter_failed",
+            1,
+            False,
+            Settle(WakeupState.FAILED, "adapter_failed", "why"),
+        ),
+        (
+            RunState.TIMED_OUT,
+            "run_timeout",
+            1,
+            False,
+            Settle(WakeupState.FAILED, "run_timeout", "why"),
+        ),
+        (
+            RunState.CANCELLED,
+            "issue_cancelled",
+            1,
+            True,
+            Settle(WakeupState.CANCELLED, "issue_cancelled", "why"),
+        ),
+        (
+            RunState.CANCELLED,
+            "start_deadline",
+            1,
+            False,
+            Settle(WakeupState.FAILED, "start_deadline", "why"),
+        ),
+    ],
+)
+def test_what_follows_an_attempt(
+    state: RunState, reason: str, attempt: int, cancelled: bool, step: Retry | Settle
+) -> None:
+    assert next_step(Ended(state, reason, "why", attempt), cancel_requested=cancelled) == step
+
+
+@pytest.mark.parametrize("state", [RunState.QUEUED, RunState.RUNNING])
+def test_nothing_follows_an_attempt_that_has_not_ended(state: RunState) -> None:
+    with pytest.raises(ValueError, match="has not ended"):
+        next_step(Ended(state, "", "", 1), cancel_requested=False)
+
+
+def test_what_joined_a_refused_wake_is_cancelled_and_else_ends_as_it_did() -> None:
+    assert joined_state(WakeupState.SKIPPED) is WakeupState.CANCELLED
+    assert joined_state(WakeupState.COMPLETED) is WakeupState.COMPLETED
+
+
+def test_an_answer_keeps_its_known_fields() -> None:
+    answer = read_answer(
+        b'{"summary": "s", "result": [1], "usage": {"t": 1}, "issue_status": "done", "x": 1}'
+    )
+
+    assert (answer.summary, answer.issue_status) == ("s", IssueState.DONE)
+    assert json.loads(answer.document) == {
+        "summary": "s",
+        "result": [1],
+        "usage": {"t": 1},
+        "issue_status": "done",
+    }
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        b"",
+        b"nothing",
+        b"\xff",
+        b"[]",
+        b'{"summary": 1}',
+        b'{"issue_status": 1}',
+        b'{"issue_status": "x"}',
+        b'{"result": Infinity}',
+        b"[" * 100_000,
+        b" " * (MAX_BYTES + 1),
+    ],
+)
+def test_an_answer_that_is_not_one_is_refused_in_words(content: bytes) -> None:
+    with pytest.raises(BadAnswer, match="result file"):
+        read_answer(content)
+
+
+@given(st.recursive(st.text(), lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner)))
+def test_whatever_json_holds_can_be_stored(value: object) -> None:
+    answer = read_answer(json.dumps({"result": value}).encode())
+
+    assert b"\\u0000" not in answer.document
+    answer.document.decode("utf-8")
+
+
+def test_a_large_answer_is_told_by_its_summary() -> None:
+    assert for_event(None, "s") is None
+    assert for_event(b'{"a":1}', "s") == {"a": 1}
+    large = b'{"a":"' + b"x" * MAX_EVENT_BYTES + b'"}'
+    assert for_event(large, "s") == {"summary": "s", "truncated": True}

@@ -1,0 +1,144 @@
+"""The wrapper alone: nothing starts before the word, and its end is always told."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from collections.abc import AsyncIterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from reveille_heartbeat.adapters.process.child import Spawned, attach, spawn
+from reveille_heartbeat.adapters.process.identity import is_alive
+from reveille_heartbeat.adapters.spool import Spool, SpoolRoot
+
+
+@pytest.fixture
+def spool(tmp_path: Path) -> Spool:
+    made = Spool(tmp_path / "run")
+    made.prepare(b"{}", b"")
+    return made
+
+
+@pytest.fixture
+async def started(spool: Spool) -> AsyncIterator[Any]:
+    """Start wrappers; whatever they are, their handles are given back."""
+    made: list[Spawned] = []
+
+    def start(*command: str, seconds: int = 0, grace: float = 1.0) -> Spawned:
+        spawned = spawn(
+            spool,
+            command,
+            directory=spool.work,
+            environment={"PATH": "/usr/bin:/bin"},
+            place="boot/ns/spool",
+            seconds=seconds,
+            grace=grace,
+            file_bytes=1 << 20,
+        )
+        made.append(spawned)
+        return spawned
+
+    yield start
+    for spawned in made:
+        spawned.withdraw()
+        await asyncio.wait_for(spawned.child.ended.wait(), 10)
+
+
+async def ended(spawned: Spawned) -> None:
+    async with asyncio.timeout(10):
+        await spawned.child.ended.wait()
+
+
+async def test_without_the_word_the_agent_never_starts(started: Any, spool: Spool) -> None:
+    spawned = started("touch", "here")
+    spawned.withdraw()
+    await ended(spawned)
+
+    assert list(spool.work.iterdir()) == []
+    assert spool.exit_code() is None
+    identity = (spool.root / "identity").read_text().split()
+    assert identity == [
+        str(spawned.identity.pid),
+        str(spawned.identity.start_ticks),
+        "boot/ns/spool",
+    ]
+    assert not is_alive(spawned.identity)
+
+
+async def test_with_the_word_it_runs_and_leaves_its_status(started: Any, spool: Spool) -> None:
+    spawned = started("sh", "-c", "echo out; echo err >&2; exit 7")
+    spawned.go()
+    await ended(spawned)
+
+    assert spool.exit_code() == 7
+    assert (spool.root / "stdout").read_text() == "out\n"
+    assert (spool.root / "stderr").read_text() == "err\n"
+    assert not spool.ran_out
+
+
+async def test_a_command_is_never_read_by_a_shell(started: Any, spool: Spool) -> None:
+    spawned = started("echo", "$HOME; `ls` \"'\\ *")
+    spawned.go()
+    await ended(spawned)
+
+    assert (spool.root / "stdout").read_text() == "$HOME; `ls` \"'\\ *\n"
+
+
+@pytest.mark.parametrize("ignores", [False, True])
+async def test_the_time_limit_ends_the_agent_also_one_that_does_not_listen(
+    started: Any, spool: Spool, ignores: bool
+) -> None:
+    code = "import signal\n"
+    if ignores:
+        code += "signal.signal(signal.SIGTERM, signal.SIG_IGN)\n"
+    spawned = started(sys.executable, "-S", "-c", code + "while True: signal.pause()", seconds=1)
+    spawned.go()
+    await ended(spawned)
+
+    assert spool.ran_out
+    # Killed with its wrapper, nobody is left to write the status.
+    assert spool.exit_code() == (None if ignores else 143)
+
+
+async def test_the_agent_reads_nothing_and_handles_signals_as_usual(
+    started: Any, spool: Spool
+) -> None:
+    code = (
+        "import signal, sys\n"
+        "print(repr(sys.stdin.read()), signal.getsignal(signal.SIGTERM) is signal.SIG_DFL)"
+    )
+    spawned = started(sys.executable, "-S", "-c", code)
+    spawned.go()
+    await ended(spawned)
+
+    assert (spool.root / "stdout").read_text() == "'' True\n"
+
+
+async def test_a_process_is_found_again_by_number_and_start_time(started: Any) -> None:
+    spawned = started("true")
+    found = attach(spawned.identity)
+    assert found is not None
+    assert attach(replace(spawned.identity, start_ticks=1)) is None
+    spawned.go()
+    async with asyncio.timeout(10):
+        await found.ended.wait()
+    await ended(spawned)
+    assert attach(spawned.identity) is None
+
+
+def test_a_status_that_was_cut_short_is_none(spool: Spool) -> None:
+    (spool.root / "exit").write_text("12")
+    assert spool.exit_code() is None
+    (spool.root / "exit").write_text("12\n")
+    assert spool.exit_code() == 12
+
+
+def test_a_spool_keeps_its_name(tmp_path: Path) -> None:
+    first, second = SpoolRoot(tmp_path / "spool"), SpoolRoot(tmp_path / "spool")
+
+    assert first.spool_id == second.spool_id
+    assert first.run_ids() == []
