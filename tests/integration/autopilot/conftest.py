@@ -153,6 +153,8 @@ class Stage:
             heartbeat_target=self.rig.server.address,
             sealing_key_file=self._folder / "sealing",
             public_url="https://hooks.example.test",
+            # Calls that a test holds back on purpose must not hold its end back.
+            drain_grace=0.5,
             **more,
         )
 

@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import json
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
 from uuid import UUID
 
 import asyncpg
 import grpc
+import pytest
 from tests.integration.autopilot.conftest import (
     ADMIN,
     CREATOR,
@@ -26,6 +30,8 @@ from reveille.autopilot.v1 import autopilot_service_pb2 as pb
 from reveille.autopilot.v1 import run_pb2
 from reveille.common.v1 import reason_pb2
 from reveille.heartbeat.v1 import issue_pb2, wakeup_pb2
+from reveille_autopilot import wiring
+from reveille_autopilot.usecases.signals import RunSignals
 
 
 async def test_a_manual_run_wakes_the_agent_and_ends_with_its_wakeup(
@@ -234,6 +240,44 @@ async def test_a_run_can_be_waited_for_and_the_wait_ends_in_time(
     assert ended.state == run_pb2.RUN_STATE_FAILED
     assert ended.reason == reason_pb2.REASON_ADAPTER_FAILED
     assert ended.message == "it exited with 3"
+
+
+class WatchedSignals(RunSignals):
+    """Tells when somebody has begun to wait."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.waited_for = asyncio.Event()
+
+    @contextmanager
+    def listening(self, run_id: UUID) -> Iterator[asyncio.Event]:
+        with super().listening(run_id) as news:
+            self.waited_for.set()
+            yield news
+
+
+async def test_whoever_waits_is_answered_when_the_service_stops(
+    service: Service,
+    autopilot: rule_pb.Autopilot,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    run = await run_now(service, autopilot.autopilot_id)
+    signals = WatchedSignals()
+    monkeypatch.setattr(wiring, "RunSignals", lambda: signals)
+    other = await service.stage.start()
+    request = pb.WaitRunRequest(run_id=run.run_id)
+    request.timeout.FromSeconds(60)
+    call = asyncio.ensure_future(_answer(other.as_user(CREATOR).WaitRun(request)))
+    await signals.waited_for.wait()
+    async with asyncio.timeout(5):
+        await other.app.stop()
+        answered = await call
+    assert answered.run.state == run_pb2.RUN_STATE_RUNNING
+
+
+async def _answer(call: Any) -> pb.WaitRunResponse:
+    answer: pb.WaitRunResponse = await call
+    return answer
 
 
 async def test_runs_are_listed_newest_first_by_page_and_filter(

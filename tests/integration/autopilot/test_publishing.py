@@ -284,8 +284,12 @@ async def test_a_webhooks_address_is_shown_once_and_kept_as_a_hash(
     assert all(token.encode() not in row["response"] for row in kept)
     assert len(await versions(rows, autopilot.autopilot_id)) == 2
     service.move_clock(601)
-    async with refused(grpc.StatusCode.FAILED_PRECONDITION, "REQUEST_ANSWER_EXPIRED"):
-        await stub.CreateTrigger(request)
+    for _ in range(2):
+        async with refused(grpc.StatusCode.FAILED_PRECONDITION, "REQUEST_ANSWER_EXPIRED"):
+            await stub.CreateTrigger(request)
+        # Then it is wiped, and the id stays known.
+        await service.tick("requests")
+    assert await rows.fetchval("SELECT count(*) FROM requests WHERE response IS NULL") == 1
 
 
 async def test_rotation_gives_a_new_address_and_may_leave_the_old_one_a_grace(
@@ -383,6 +387,17 @@ async def test_a_trigger_whose_receiver_is_away_is_sent_once_it_is_back(
         pb.GetTriggerRequest(trigger_id=hook.trigger.trigger_id)
     )
     assert shown.trigger.synced
+
+
+async def test_a_scheduler_that_forgot_the_job_is_told_again(
+    service: Service, world: World, autopilot: rule_pb.Autopilot
+) -> None:
+    await service.tick("job")
+    world.jobs.clear()
+    trigger = await make_schedule(service, autopilot.autopilot_id)
+    assert trigger.synced
+    assert trigger.trigger_id in world.scopes
+    assert "autopilot_schedule_dispatch" in world.jobs
 
 
 async def test_signing_secrets_pass_through_and_rest_nowhere(

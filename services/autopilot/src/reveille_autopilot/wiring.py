@@ -38,6 +38,7 @@ from reveille_autopilot.usecases.summary import RunTracing
 from reveille_autopilot.usecases.sweep import LONGEST_PAUSE, Sweep
 from reveille_autopilot.usecases.triggers import Triggers
 from reveille_autopilot.usecases.workspaces import Workspaces
+from reveille_autopilot.workers.forgetting import FORGET_SECONDS, forget
 from reveille_autopilot.workers.news import pass_on, send_home
 from reveille_runtime.app import App
 from reveille_runtime.crash import check_environment
@@ -136,5 +137,6 @@ async def build(app: App[Settings]) -> None:
     app.claims(Loop("job", jobs.step, AGAIN_SECONDS))
     for relay in (relays.workspaces, relays.endpoints, relays.scopes):
         app.claims(Loop(relay.name, relay.step, RELAY_SECONDS))
+    app.claims(Loop("requests", lambda: forget(database), FORGET_SECONDS))
     app.claims(Loop("sweep", sweep.step, LONGEST_PAUSE))
     app.claims(Background("feed", consumer.run))

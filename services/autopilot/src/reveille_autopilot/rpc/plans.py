@@ -33,6 +33,12 @@ class JobHandlerServicer(JobHandlerServiceServicer):
         results = await asyncio.gather(*(self._run(plan) for plan in request.plans))
         return pb.RunPlansResponse(results=results)
 
+    async def PlanScopes(
+        self, request: pb.PlanScopesRequest, context: Any
+    ) -> pb.PlanScopesResponse:
+        """Name nothing: every trigger has a rule of its own."""
+        return pb.PlanScopesResponse()
+
     async def _run(self, plan: pb.Plan) -> pb.PlanResult:
         if plan.job_name != JOB:
             return _failed(

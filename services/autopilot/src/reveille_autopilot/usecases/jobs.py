@@ -49,12 +49,12 @@ class Jobs:
     async def registered(self) -> None:
         """Register unless this process has done so."""
         if not self._registered:
-            await self._register()
+            await self.register()
 
     async def step(self) -> float:
         """Register, or repeat it; gives the pause until the next time."""
         try:
-            await self._register()
+            await self.register()
         except DomainError as error:
             _log.warning(
                 "The scheduler does not know our job yet; it will be told again.",
@@ -65,7 +65,8 @@ class Jobs:
             return RETRY_SECONDS
         return AGAIN_SECONDS
 
-    async def _register(self) -> None:
+    async def register(self) -> None:
+        """Tell the scheduler what the job is."""
         with as_domain_errors():
             await self._scheduler.RegisterJob(scheduler_pb.RegisterJobRequest(job=schedule_job()))
         self._registered = True

@@ -20,7 +20,7 @@ from reveille_runtime import logs
 from reveille_runtime.crash import crash_point
 from reveille_runtime.db import Database, Tx
 from reveille_runtime.desired import DesiredRow, Relay
-from reveille_runtime.errors import DomainError
+from reveille_runtime.errors import DomainError, NotFound
 from reveille_runtime.rpc_errors import as_domain_errors
 from reveille_runtime.validation import to_timestamp
 
@@ -102,8 +102,15 @@ class Relays:
             )
             for row in rows
         ]
-        with as_domain_errors():
-            await self._scheduler.UpsertScopes(scheduler_pb.UpsertScopesRequest(scopes=scopes))
+        request = scheduler_pb.UpsertScopesRequest(scopes=scopes)
+        try:
+            with as_domain_errors():
+                await self._scheduler.UpsertScopes(request)
+        except NotFound:
+            # Its database may be one from before the job was known.
+            await self._jobs.register()
+            with as_domain_errors():
+                await self._scheduler.UpsertScopes(request)
 
     async def _delete_scopes(self, rows: Sequence[ScopeState]) -> None:
         keys = [
