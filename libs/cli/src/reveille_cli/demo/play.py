@@ -182,14 +182,15 @@ class Play:
         return answer.run
 
     def _output(self, run_id: str) -> str:
-        answer: run_pb2.ReadRunLogResponse = self._client.call(
-            AGENT_RUNS,
-            "ReadRunLog",
-            run_pb2.ReadRunLogRequest(
-                run_id=run_id, stream=run_pb2.LOG_STREAM_STDOUT, limit=_LOG_LIMIT
-            ),
-        )
-        return answer.chunk.decode(errors="replace")
+        """Read what the agent wrote, its errors last."""
+        chunks = []
+        for stream in (run_pb2.LOG_STREAM_STDOUT, run_pb2.LOG_STREAM_STDERR):
+            request = run_pb2.ReadRunLogRequest(run_id=run_id, stream=stream, limit=_LOG_LIMIT)
+            answer: run_pb2.ReadRunLogResponse = self._client.call(
+                AGENT_RUNS, "ReadRunLog", request
+            )
+            chunks.append(answer.chunk)
+        return b"".join(chunks).decode(errors="replace")
 
     def _issue(self, issue_id: str) -> issue_pb2.Issue:
         answer: issue_pb2.GetIssueResponse = self._client.call(

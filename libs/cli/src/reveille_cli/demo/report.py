@@ -135,6 +135,8 @@ def _said(stage: Stage, seen: RunStory) -> Iterator[str]:
     yield from (f"    │ {line}" for line in seen.output.splitlines())
     if seen.attempt is not None:
         yield f"    summary: {seen.attempt.summary}"
+        if seen.attempt.message:
+            yield f"    {_word(seen.attempt, 'state')}: {seen.attempt.message}"
 
 
 def _attribution(story: Story) -> Table:
