@@ -28,6 +28,7 @@ from reveille_runtime.app import App
 from reveille_runtime.client import Channels
 from reveille_runtime.crypto import generate_key
 from reveille_runtime.db import Database
+from reveille_runtime.lease import LeaseKeeper
 from reveille_runtime.lifecycle import Component, Loop
 from reveille_runtime.telemetry import Telemetry
 from reveille_testkit.database import TestDatabase
@@ -35,6 +36,7 @@ from reveille_testkit.rpc import Keyring, RpcRig, SpanLog, serving
 from reveille_webhook import wiring
 from reveille_webhook.config import Settings
 from reveille_webhook.http.edge import HttpEdge
+from reveille_webhook.workers.dispatcher import Dispatcher
 
 SECRET = b"a signing secret of the tests"
 Rows: TypeAlias = "asyncpg.Connection[asyncpg.Record]"
@@ -71,6 +73,15 @@ class WatchedApp(App[Settings]):
         self.loops: dict[str, Loop] = {}
         self.database: Database | None = None
         self.edge: HttpEdge | None = None
+        self.dispatcher: Dispatcher | None = None
+        self.keeper: LeaseKeeper | None = None
+
+    def works(self, component: Component) -> None:
+        if isinstance(component, Dispatcher):
+            self.dispatcher = component
+            component._capacity = 0
+            self.keeper = component._keeper
+        super().works(component)
 
     def claims(self, component: Component) -> None:
         if isinstance(component, Loop):
@@ -249,21 +260,34 @@ class Gateway:
         return found
 
     async def work(self) -> None:
-        """Let the worker claim what is due, and wait until nothing is held any more."""
-        loop = self.app.loops["dispatcher claims"]
-        loop.wake()
-        await loop.ticked()
-        await self.until(
-            "SELECT count(*) = 0 FROM webhook.deliveries WHERE lease_token IS NOT NULL"
-        )
+        """Let the worker claim what is due, and wait for the end of what it claimed."""
+        await self.claim()
+        await self.idle()
 
-    async def until(self, condition: str) -> None:
-        """Wait until a statement gives true."""
+    async def claim(self) -> None:
+        """Let the worker claim what is due; at other times it has room for nothing."""
+        assert self.app.dispatcher is not None
+        self.app.dispatcher._capacity = 400
+        await self.step("dispatcher claims")
+        self.app.dispatcher._capacity = 0
+
+    async def idle(self) -> None:
+        """Wait until the worker holds nothing."""
+        assert self.app.dispatcher is not None
+        async with asyncio.timeout(20):
+            while tasks := set(self.app.dispatcher._scope._tasks):
+                await asyncio.wait(tasks)
+
+    async def step(self, loop: str) -> None:
+        """Let one loop look once."""
+        self.app.loops[loop].wake()
+        await self.app.loops[loop].ticked()
+
+    async def sql(self, statement: str, *arguments: object) -> Any:
+        """Look, or reach, behind the scenes."""
         if self._rows is None:
             self._rows = await self.stage.database.admin()
-        async with asyncio.timeout(20):
-            while not await self._rows.fetchval(condition):
-                await asyncio.sleep(0)
+        return await self._rows.fetchval(statement, *arguments)
 
     async def close(self) -> None:
         for channels in self._channels:

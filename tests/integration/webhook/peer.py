@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from typing import Any
 from uuid import UUID, uuid5
@@ -43,6 +43,8 @@ class FakeAutopilot(DispatchServiceServicer):
     dispatches: Callable[[pb.DeliveryBody], pb.DispatchResult] = dispatched
     admitted: list[pb.DeliveryFacts] = field(default_factory=list)
     bodies: list[pb.DeliveryBody] = field(default_factory=list)
+    # Set: answers whole calls in our place.
+    answer_dispatch: Callable[..., Awaitable[pb.DispatchDeliveriesResponse]] | None = None
     # Set: the whole service answers with this status.
     away: grpc.StatusCode | None = None
     may_admit: asyncio.Event = field(default_factory=asyncio.Event)
@@ -70,6 +72,12 @@ class FakeAutopilot(DispatchServiceServicer):
     async def DispatchDeliveries(
         self, request: pb.DispatchDeliveriesRequest, context: Any
     ) -> pb.DispatchDeliveriesResponse:
+        return await (self.answer_dispatch or self.dispatch)(request, context)
+
+    async def dispatch(
+        self, request: pb.DispatchDeliveriesRequest, context: Any
+    ) -> pb.DispatchDeliveriesResponse:
+        """Answer as told; what stands in for it may call it."""
         await self.may_dispatch.wait()
         if self.away is not None:
             await context.abort(self.away, "away")

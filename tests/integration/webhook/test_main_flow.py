@@ -44,7 +44,9 @@ async def test_a_signed_request_is_stored_judged_dispatched_and_traced(
     root = await gateway.spans.wait("POST /hooks/{token}", SpanKind.SERVER)
     work = await gateway.spans.wait("process webhook.deliveries", SpanKind.CONSUMER)
     assert root.parent is None
-    assert work.parent is not None and root.context is not None and work.context is not None
+    assert work.parent is not None
+    assert root.context is not None
+    assert work.context is not None
     assert work.parent.span_id == root.context.span_id
     assert handed.trace_carrier["traceparent"].split("-")[1:3] == [
         f"{root.context.trace_id:032x}",

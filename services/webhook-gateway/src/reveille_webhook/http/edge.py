@@ -58,7 +58,8 @@ class HttpEdge:
                 lifespan="off",
                 interface="asgi3",
                 log_config=None,
-                log_level="warning",
+                # Its warnings are one for each malformed request, which is what floods are made of.
+                log_level="error",
                 access_log=False,
                 proxy_headers=False,
                 server_header=False,

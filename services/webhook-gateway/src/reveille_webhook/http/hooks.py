@@ -30,11 +30,32 @@ Sender = Callable[[Any], Awaitable[None]]
 ROUTE = "/hooks/{token}"
 _PREFIX = b"/hooks/"
 _LONGEST_TOKEN = 256
+# How much of a body is still taken in after its request was answered.
+_DISCARDED = 1 << 20
 _log = logs.get_logger(__name__)
 
 
 class SenderGone(Exception):
     """The sender hung up before its request was whole; nothing of it counts."""
+
+
+class Incoming:
+    """The body of a request as it comes in, and whether all of it has."""
+
+    def __init__(self, receive: Receiver) -> None:
+        self._receive = receive
+        self.whole = False
+
+    async def __call__(self) -> Any:
+        """Receive the next part."""
+        message = await self._receive()
+        self.whole = message["type"] != "http.request" or not message.get("more_body", False)
+        return message
+
+    async def discard(self, most: int) -> None:
+        """Take in what is still to come, up to a bound."""
+        while not self.whole and most > 0:
+            most -= len((await self()).get("body", b""))
 
 
 class Hooks:
@@ -62,10 +83,11 @@ class Hooks:
         started = time.monotonic()
         method = str(scope["method"])
         claimed = text_of(scope["headers"], "traceparent")
+        incoming = Incoming(receive)
         span, carrier = self._tracing.request(method, claimed)
         with trace.use_span(span, end_on_exit=True):
             try:
-                answer = await self._answer(scope, receive, carrier, started)
+                answer = await self._answer(scope, incoming, carrier, started)
             except SenderGone:
                 span.set_attribute(semconv.ERROR_TYPE, "sender_gone")
                 return
@@ -85,7 +107,12 @@ class Hooks:
                 outcome=answer.outcome,
                 seconds=round(took, 4),
             )
-            await _send(send, answer)
+            await _send(send, answer, ends=incoming.whole)
+        if not incoming.whole:
+            # A connection that is closed while its sender still writes is reset, and the answer
+            # may be lost with it.
+            await incoming.discard(_DISCARDED)
+            await send({"type": "http.response.body"})
 
     async def _answer(
         self, scope: Any, receive: Receiver, carrier: dict[str, str], now: float
@@ -173,7 +200,7 @@ def _not_now(error: Exception) -> Reply:
     return reply.NOT_NOW
 
 
-async def _send(send: Sender, answer: Reply) -> None:
+async def _send(send: Sender, answer: Reply, *, ends: bool) -> None:
     await send(
         {
             "type": "http.response.start",
@@ -185,4 +212,4 @@ async def _send(send: Sender, answer: Reply) -> None:
             ],
         }
     )
-    await send({"type": "http.response.body", "body": answer.body})
+    await send({"type": "http.response.body", "body": answer.body, "more_body": not ends})

@@ -1,0 +1,164 @@
+"""Death at every durable boundary: one delivery and one run afterwards, whatever died where.
+
+The gateway is a real process here, and the point ends it as kill -9 would. Its sender does what
+senders do: it sends the request again. The successor is another process.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import os
+import signal
+import sys
+from collections.abc import AsyncIterator
+from dataclasses import dataclass
+
+import pytest
+from tests.integration.webhook.conftest import (
+    SECRET,
+    Gateway,
+    Hook,
+    Response,
+    Rows,
+    Stage,
+    read_response,
+    signature,
+)
+from tests.integration.webhook.peer import FakeAutopilot, run_of
+
+from reveille_runtime.crash import KILLED, POINT_VARIABLE
+from reveille_webhook.crash_points import (
+    AFTER_ADMIT,
+    AFTER_RECORD,
+    AFTER_STORE,
+    BEFORE_ADMIT,
+    BEFORE_STORE,
+    CRASH_POINTS,
+)
+
+BODY = b'{"action":"opened"}'
+# Where death meets the request, which then gets no answer.
+OF_THE_REQUEST = frozenset({BEFORE_STORE, AFTER_STORE, BEFORE_ADMIT, AFTER_ADMIT, AFTER_RECORD})
+
+
+@dataclass
+class GatewayProcess:
+    """`python -m reveille_webhook`, listening."""
+
+    process: asyncio.subprocess.Process
+    http_port: int
+
+    async def post(self, hook: Hook) -> Response | None:
+        """Post; None when the process died before it answered."""
+        request = (
+            f"POST /hooks/{hook.token} HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\n"
+            f"Content-Length: {len(BODY)}\r\nX-GitHub-Event: issues\r\nX-GitHub-Delivery: d-1\r\n"
+            f"X-Hub-Signature-256: {signature(SECRET, BODY)}\r\n\r\n"
+        ).encode()
+        reader, writer = await asyncio.open_connection("127.0.0.1", self.http_port)
+        try:
+            writer.write(request + BODY)
+            return await read_response(reader)
+        except (asyncio.IncompleteReadError, ConnectionError):
+            return None
+        finally:
+            writer.close()
+
+    async def ended(self) -> int:
+        async with asyncio.timeout(20):
+            return await self.process.wait()
+
+
+@contextlib.asynccontextmanager
+async def running(stage: Stage, point: str = "") -> AsyncIterator[GatewayProcess]:
+    """Run a gateway that dies at a point; without one, end it in order."""
+    values = stage.settings(
+        lease_renewal=0.2, worker_interval=0.05, admission_budget=5.0, drain_grace=5.0
+    ).model_dump(mode="json", exclude_none=True)
+    environment = {
+        "PATH": os.environ["PATH"],
+        POINT_VARIABLE: point,
+        **{
+            f"REVEILLE_{name}".upper(): value if isinstance(value, str) else json.dumps(value)
+            for name, value in values.items()
+        },
+    }
+    process = await asyncio.create_subprocess_exec(
+        sys.executable,
+        "-m",
+        "reveille_webhook",
+        env=environment,
+        stderr=asyncio.subprocess.PIPE,
+    )
+    assert process.stderr is not None
+    port = 0
+    async with asyncio.timeout(40):
+        async for line in process.stderr:
+            told = json.loads(line)
+            if told["action"] == "http.listening":
+                port = int(told["address"].rpartition(":")[2])
+            if told["action"] == "service.ready":
+                break
+    assert port, "the gateway did not start"
+    # Nobody reads on: the pipe is large enough for what a test logs.
+    try:
+        yield GatewayProcess(process, port)
+    finally:
+        if process.returncode is None:
+            process.send_signal(signal.SIGTERM)
+            async with asyncio.timeout(20):
+                await process.communicate()
+
+
+@pytest.mark.parametrize("point", CRASH_POINTS)
+async def test_after_death_at_a_point_there_is_one_delivery_and_one_run(
+    stage: Stage, peer: FakeAutopilot, point: str
+) -> None:
+    async with stage.gateway() as gateway:
+        hook = await gateway.hook()
+        rows: Rows = await stage.database.admin()
+
+    async with running(stage, point) as victim:
+        first = await victim.post(hook)
+        status = await victim.ended()
+    async with running(stage) as successor:
+        again = await successor.post(hook) if first is None else first
+        await peer.until(lambda peer: bool(peer.bodies))
+    # It ended in order, so whatever it had claimed is settled.
+    (row,) = await rows.fetch("SELECT * FROM webhook.deliveries")
+
+    assert status == KILLED
+    assert (first is None) == (point in OF_THE_REQUEST)
+    assert again is not None
+    assert again.status == 200
+    assert again.json["delivery_id"] == str(row["id"])
+    assert row["state"] == "dispatched"
+    assert row["attempt_count"] == (1 if first is not None or point == BEFORE_STORE else 2)
+    assert str(row["run_id"]) == run_of(str(row["id"]))
+    assert row["lease_token"] is None
+    # Autopilot may hear of it twice, but always as the same delivery and the same run.
+    assert {each.delivery_id for each in peer.admitted} == {str(row["id"])}
+    assert {(each.delivery_id, each.run_id, each.body) for each in peer.bodies} == {
+        (str(row["id"]), run_of(str(row["id"])), BODY)
+    }
+
+
+async def test_a_stopped_gateway_finishes_what_it_has_begun(
+    stage: Stage, peer: FakeAutopilot, gateway: Gateway
+) -> None:
+    hook = await gateway.hook()
+    peer.may_admit.clear()
+
+    async with running(stage) as process:
+        posting = asyncio.ensure_future(process.post(hook))
+        await peer.until(lambda peer: bool(peer.admitted))
+        process.process.send_signal(signal.SIGTERM)
+        peer.may_admit.set()
+        answer = await posting
+        code = await process.ended()
+
+    assert answer is not None
+    assert answer.json["status"] == "accepted"
+    assert code == 0

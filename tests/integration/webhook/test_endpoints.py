@@ -1,0 +1,190 @@
+"""Endpoints follow their triggers, secrets stay secret, and only autopilot has a say."""
+
+from __future__ import annotations
+
+from typing import Any
+from uuid import uuid4
+
+import grpc
+import pytest
+from tests.integration.webhook.conftest import SECRET, Gateway, Hook, endpoint_of, stamp
+
+from reveille.webhook.v1 import endpoint_service_pb2 as pb
+from reveille_runtime.errors import DomainError, InvalidArgument, NotFound, PermissionDenied
+from reveille_runtime.rpc_errors import from_rpc_error
+
+BODY = b'{"action":"opened"}'
+
+
+async def refused(call: Any) -> DomainError:
+    with pytest.raises(grpc.aio.AioRpcError) as caught:
+        await call
+    return from_rpc_error(caught.value)
+
+
+async def put(gateway: Gateway, endpoint: pb.Endpoint) -> None:
+    await gateway.endpoints().PutEndpoint(pb.PutEndpointRequest(endpoint=endpoint))
+
+
+async def delete(gateway: Gateway, hook: Hook, revision: int) -> None:
+    await gateway.endpoints().DeleteEndpoint(
+        pb.DeleteEndpointRequest(endpoint_id=str(hook.id), revision=revision)
+    )
+
+
+async def status(gateway: Gateway, hook: Hook) -> int:
+    return (await gateway.post(hook, BODY, secret=None)).status
+
+
+async def test_older_revisions_change_nothing_and_tombstones_last(gateway: Gateway) -> None:
+    hook = await gateway.hook(secret=None, revision=5)
+    stale = Hook(hook.id, hook.workspace_id, "awt_stale", None)
+
+    await put(gateway, endpoint_of(stale, revision=4))
+    await put(gateway, endpoint_of(stale, revision=5))
+    await delete(gateway, hook, 5)
+    kept = [await status(gateway, hook), await status(gateway, stale)]
+    await delete(gateway, hook, 6)
+    await put(gateway, endpoint_of(hook, revision=6))
+    gone = await status(gateway, hook)
+    await put(gateway, endpoint_of(hook, revision=7))
+
+    assert (kept, gone, await status(gateway, hook)) == ([200, 404], 404, 200)
+
+
+async def test_a_deletion_that_comes_first_refuses_the_late_creation(gateway: Gateway) -> None:
+    hook = Hook(uuid4(), uuid4(), "awt_late", None)
+
+    await delete(gateway, hook, 3)
+    await put(gateway, endpoint_of(hook, revision=2))
+
+    assert await status(gateway, hook) == 404
+
+
+async def test_a_deletion_destroys_the_secrets(gateway: Gateway) -> None:
+    hook = await gateway.hook()
+
+    await delete(gateway, hook, 2)
+
+    assert await gateway.sql("SELECT count(*) FROM webhook.endpoint_secrets") == 0
+    request = pb.ListSecretsRequest(endpoint_id=str(hook.id))
+    error = await refused(gateway.endpoints().ListSecrets(request))
+    assert isinstance(error, NotFound)
+    # Wanted again, it starts without one.
+    await put(gateway, endpoint_of(hook, revision=3))
+    assert await status(gateway, hook) == 200
+
+
+async def test_secrets_are_sealed_listed_by_hint_and_added_once(gateway: Gateway) -> None:
+    hook = await gateway.hook()
+    stub = gateway.endpoints()
+    second = pb.AddSecretRequest(
+        endpoint_id=str(hook.id),
+        secret_id=str(uuid4()),
+        secret=b"sixteen bytes it\x00",
+        expire_time=stamp(4_000_000_000),
+    )
+
+    added = await stub.AddSecret(second)
+    again = await stub.AddSecret(second)
+    listed = await stub.ListSecrets(pb.ListSecretsRequest(endpoint_id=str(hook.id)))
+
+    assert added == again
+    assert added.secret.hint == " it?"
+    assert [each.hint for each in listed.secrets] == [SECRET.decode()[-4:], " it?"]
+    assert not listed.secrets[0].HasField("expire_time")
+    assert listed.secrets[1].expire_time == stamp(4_000_000_000)
+    sealed = await gateway.sql("SELECT string_agg(sealed, ''::bytea) FROM webhook.endpoint_secrets")
+    assert SECRET not in sealed
+
+
+async def test_a_removed_secret_is_gone(gateway: Gateway) -> None:
+    hook = await gateway.hook()
+    request = pb.RemoveSecretRequest(endpoint_id=str(hook.id), secret_id=str(hook.secret_id))
+
+    await gateway.endpoints().RemoveSecret(request)
+
+    assert isinstance(await refused(gateway.endpoints().RemoveSecret(request)), NotFound)
+    assert await status(gateway, hook) == 200
+
+
+async def test_a_secret_s_id_belongs_to_one_endpoint(gateway: Gateway) -> None:
+    one, two = await gateway.hook(), await gateway.hook()
+    request = pb.AddSecretRequest(
+        endpoint_id=str(two.id), secret_id=str(one.secret_id), secret=SECRET
+    )
+
+    error = await refused(gateway.endpoints().AddSecret(request))
+
+    assert isinstance(error, InvalidArgument)
+    assert [each.field for each in error.violations] == ["secret_id"]
+
+
+async def test_a_secret_moved_to_another_endpoint_opens_nothing(gateway: Gateway) -> None:
+    one, two = await gateway.hook(), await gateway.hook(secret=None)
+    await gateway.sql("UPDATE webhook.endpoint_secrets SET endpoint_id = $1", two.id)
+
+    assert (await gateway.post(two, BODY)).status == 401
+    assert (await gateway.post(one, BODY)).status == 200
+
+
+@pytest.mark.parametrize(
+    ("change", "field"),
+    [
+        ({"provider": "nobody"}, "endpoint.provider"),
+        ({"provider": ""}, "endpoint.provider"),
+        ({"token_sha256": b"short"}, "endpoint.token_sha256"),
+        ({"previous_token_sha256": b"x" * 32}, "endpoint.previous_token_expire_time"),
+        ({"max_body_bytes": -1}, "endpoint.max_body_bytes"),
+        ({"max_body_bytes": 25 * 1024 * 1024 + 1}, "endpoint.max_body_bytes"),
+        ({"endpoint_id": "x"}, "endpoint.endpoint_id"),
+        ({"workspace_id": ""}, "endpoint.workspace_id"),
+        ({"revision": 0}, "endpoint.revision"),
+    ],
+)
+async def test_a_wish_that_cannot_be_met_names_the_field(
+    gateway: Gateway, change: dict[str, Any], field: str
+) -> None:
+    endpoint = endpoint_of(Hook(uuid4(), uuid4(), "awt_x", None))
+    for name, value in change.items():
+        setattr(endpoint, name, value)
+
+    error = await refused(gateway.endpoints().PutEndpoint(pb.PutEndpointRequest(endpoint=endpoint)))
+
+    assert isinstance(error, InvalidArgument)
+    assert field in [each.field for each in error.violations]
+
+
+async def test_one_token_leads_to_one_endpoint(gateway: Gateway) -> None:
+    hook = await gateway.hook()
+    other = Hook(uuid4(), hook.workspace_id, hook.token, None)
+
+    error = await refused(
+        gateway.endpoints().PutEndpoint(pb.PutEndpointRequest(endpoint=endpoint_of(other)))
+    )
+
+    assert isinstance(error, InvalidArgument)
+    assert [each.field for each in error.violations] == ["endpoint.token_sha256"]
+
+
+@pytest.mark.parametrize("size", [15, 1025])
+async def test_secrets_are_neither_guessable_nor_endless(gateway: Gateway, size: int) -> None:
+    hook = await gateway.hook(secret=None)
+    request = pb.AddSecretRequest(
+        endpoint_id=str(hook.id), secret_id=str(uuid4()), secret=b"x" * size
+    )
+
+    error = await refused(gateway.endpoints().AddSecret(request))
+
+    assert isinstance(error, InvalidArgument)
+
+
+@pytest.mark.parametrize("caller", ["scheduler", "heartbeat"])
+async def test_nobody_but_autopilot_manages_endpoints(gateway: Gateway, caller: str) -> None:
+    endpoint = endpoint_of(Hook(uuid4(), uuid4(), "awt_x", None))
+
+    error = await refused(
+        gateway.endpoints(caller).PutEndpoint(pb.PutEndpointRequest(endpoint=endpoint))
+    )
+
+    assert isinstance(error, PermissionDenied)

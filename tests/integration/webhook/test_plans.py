@@ -1,0 +1,103 @@
+"""The hot statements stay index scans on a large table, also when its statistics are stale."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from datetime import timedelta
+from typing import Any
+from uuid import uuid4
+
+import pytest
+import pytest_asyncio
+
+from reveille_runtime.db import Database
+from reveille_runtime.queries import Query
+from reveille_testkit.database import TestDatabase
+from reveille_webhook.store import deliveries, endpoints, queue
+
+ROWS = 20_000
+
+
+@pytest_asyncio.fixture
+async def large(database: TestDatabase) -> Database:
+    """A queue with a long past, of which a few deliveries are due."""
+    opened = await database.open("webhook")
+    admin = await database.admin()
+    await admin.execute(
+        """
+        INSERT INTO webhook.deliveries (id, endpoint_id, workspace_id, provider, event, action,
+            signature_state, state, body, body_bytes, body_sha256, response_status, dedupe_key,
+            available_at, received_at, last_received_at, queued_at, finished_at)
+        SELECT gen_random_uuid(), md5((n % 50)::text)::uuid, md5('w')::uuid, 'github', 'push', '',
+            'valid', CASE WHEN n % 1000 = 0 THEN 'queued' ELSE 'dispatched' END, 'x', 1,
+            decode(repeat('00', 32), 'hex'), 200, n::text, t, t, t, t,
+            CASE WHEN n % 1000 = 0 THEN NULL ELSE t END
+        FROM generate_series(1, $1) AS n, (SELECT clock_timestamp() - interval '1 h' AS t) AS t
+        """.replace("$1", str(ROWS))
+    )
+    await admin.execute(
+        """
+        INSERT INTO webhook.endpoints (id, workspace_id, token_sha256, provider, max_body_bytes,
+            revision)
+        SELECT gen_random_uuid(), gen_random_uuid(), sha256(n::text::bytea), 'github', 1, 1
+        FROM generate_series(1, $1) AS n
+        """.replace("$1", str(ROWS))
+    )
+    return opened
+
+
+def nodes(plan: Any) -> Iterator[dict[str, Any]]:
+    yield plan
+    for child in plan.get("Plans", ()):
+        yield from nodes(child)
+
+
+async def scans(database: Database, query: Query, *arguments: object) -> set[tuple[str, str]]:
+    """Give how a statement would read tables: kind and index of each scan."""
+    async with database.session() as tx:
+        text = await tx.raw.fetchval(f"EXPLAIN (FORMAT JSON) {query.sql}", *arguments)
+    plan = json.loads(text)[0]["Plan"]
+    return {
+        (node["Node Type"], node.get("Index Name", ""))
+        for node in nodes(plan)
+        if "Relation Name" in node or node["Node Type"] == "Bitmap Index Scan"
+    }
+
+
+@pytest.mark.parametrize("fresh", [True, False], ids=["analysed", "stale"])
+async def test_hot_statements_read_what_they_need(
+    large: Database, database: TestDatabase, fresh: bool
+) -> None:
+    if fresh:
+        await (await database.admin()).execute("ANALYZE webhook.deliveries, webhook.endpoints")
+    one = [uuid4()]
+
+    found = {
+        "claim": await scans(large, queue.Q["claim"], timedelta(seconds=30), 200),
+        "expired": await scans(large, queue.Q["expired"], 200),
+        "copies": await scans(large, deliveries.Q["count_copies"], one, ["5"], [1]),
+        "tokens": await scans(large, endpoints.Q["find_endpoints"], [b"x" * 32]),
+        "page": await scans(
+            large, deliveries.Q["list_deliveries"], uuid4(), None, None, None, None, 51
+        ),
+    }
+
+    assert {
+        (name, kind) for name, kinds in found.items() for kind, _ in kinds if kind == "Seq Scan"
+    } == set()
+    indexes = {name: {index for _, index in kinds if index} for name, kinds in found.items()}
+    assert indexes["claim"] == {"deliveries_due"}
+    assert indexes["expired"] == {"deliveries_leased"}
+    assert "deliveries_dedupe" in indexes["copies"]
+    assert indexes["tokens"] == {"endpoints_token", "endpoints_previous_token"}
+    assert indexes["page"] <= {"deliveries_by_workspace", "deliveries_by_endpoint"}
+
+
+async def test_a_claim_takes_what_is_due_and_no_more(large: Database) -> None:
+    async with large.session() as tx:
+        first = await queue.claim(tx, timedelta(seconds=30), 15)
+        rest = await queue.claim(tx, timedelta(seconds=30), 200)
+
+    assert (len(first), len(rest)) == (15, ROWS // 1000 - 15)
+    assert len({each.token for each in (*first, *rest)}) == ROWS // 1000

@@ -1,0 +1,253 @@
+"""The hostile-input table: what a door to the outside refuses, and how soon."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+import pytest
+from tests.integration.webhook.conftest import SECRET, Gateway, read_response, signature
+
+BODY = b'{"a":1}'
+LIMIT_OF_BYTES = 32 * 1024
+LIMIT_OF_HEADERS = 100
+
+
+def head(hook: str, *lines: str) -> bytes:
+    return "\r\n".join([f"POST /hooks/{hook} HTTP/1.1", *lines, "", ""]).encode("latin-1")
+
+
+@asynccontextmanager
+async def connected(
+    gateway: Gateway,
+) -> AsyncIterator[tuple[asyncio.StreamReader, asyncio.StreamWriter]]:
+    async with asyncio.timeout(20):
+        reader, writer = await asyncio.open_connection("127.0.0.1", gateway.edge.port)
+        try:
+            yield reader, writer
+        finally:
+            writer.close()
+
+
+@pytest.mark.parametrize(
+    ("lines", "status"),
+    [
+        (["Host: x", "Content-Length: 7", "Transfer-Encoding: chunked"], 400),
+        (["Host: x", "Content-Length: 7", "Content-Length: 7"], 400),
+        (["Host: x", "Content-Length: 7, 7"], 400),
+        (["Host: x", "Content-Length: +7"], 400),
+        (["Host: x", "Transfer-Encoding: gzip, chunked"], 501),
+        (["Host: x", "Transfer-Encoding: chunked", "Transfer-Encoding: chunked"], 400),
+        (["Host: x", "Transfer-Encoding: identity"], 501),
+        (["Content-Length: 7"], 400),
+        (["Host: x", "Host: y", "Content-Length: 7"], 400),
+        (["Host: x", "X-Folded: a", " b", "Content-Length: 7"], 400),
+        (["Host: x", "X Bad: a", "Content-Length: 7"], 400),
+        (["Host: x", "Connection: upgrade", "Upgrade: websocket"], 400),
+        (["Host: x", "X-Large: " + "x" * (LIMIT_OF_BYTES + 1)], 431),
+        (["Host: x", *(f"X-{n}: y" for n in range(LIMIT_OF_HEADERS))], 431),
+    ],
+    ids=[
+        "length and chunked",
+        "two lengths",
+        "list of lengths",
+        "signed length",
+        "coded and chunked",
+        "chunked twice",
+        "coded alone",
+        "no host",
+        "two hosts",
+        "folded",
+        "space in a name",
+        "upgrade",
+        "large header",
+        "many headers",
+    ],
+)
+async def test_what_two_parsers_could_read_in_two_ways_is_refused(
+    gateway: Gateway, lines: list[str], status: int
+) -> None:
+    hook = await gateway.hook(secret=None)
+
+    answer = await gateway.raw(head(hook.token, *lines) + BODY)
+
+    assert answer.status == status
+    assert answer.headers["connection"] == "close"
+    assert await gateway.rows() == []
+
+
+async def test_bare_line_feeds_are_refused(gateway: Gateway) -> None:
+    hook = await gateway.hook(secret=None)
+    request = head(hook.token, "Host: x", "Content-Length: 7").replace(b"\r\n", b"\n")
+
+    answer = await gateway.raw(request + BODY)
+
+    assert answer.status == 400
+    assert await gateway.rows() == []
+
+
+async def test_a_head_that_never_ends_is_refused_at_its_bound(gateway: Gateway) -> None:
+    async with connected(gateway) as (reader, writer):
+        writer.write(b"POST /hooks/x HTTP/1.1\r\nHost: x\r\nX-Endless: ")
+        await heard(gateway)
+        writer.write(b"x" * (LIMIT_OF_BYTES + 1))
+        answer = await read_response(reader)
+
+    assert answer.status == 431
+
+
+async def test_the_bounds_themselves_are_fine(gateway: Gateway) -> None:
+    hook = await gateway.hook(secret=None)
+    lines = ["Host: x", "Content-Length: 7", *(f"X-{n}: {'y' * 200}" for n in range(98))]
+
+    answer = await gateway.raw(head(hook.token, *lines) + BODY)
+
+    assert answer.status == 200
+
+
+async def test_latin_1_in_a_header_is_bytes_and_no_fault(gateway: Gateway) -> None:
+    hook = await gateway.hook()
+
+    answer = await gateway.post(hook, BODY, {"User-Agent": "caf\xe9", "Referer": "\xff\xfe"})
+
+    assert answer.status == 200
+    assert (await gateway.row())["headers"]["user-agent"] == "caf\u00e9"
+
+
+async def test_a_body_in_one_byte_chunks_is_one_body(gateway: Gateway) -> None:
+    hook = await gateway.hook(max_body_bytes=2 * 1024 * 1024)
+    body = b'{"x":"' + b"y" * 50_000 + b'"}'
+    sign = signature(SECRET, body)
+    chunks = b"".join(b"1\r\n%c\r\n" % byte for byte in body) + b"0\r\n\r\n"
+    lines = (
+        "Host: x",
+        "Transfer-Encoding: chunked",
+        "Content-Type: application/json",
+        f"X-Hub-Signature-256: {sign}",
+    )
+
+    answer = await gateway.raw(head(hook.token, *lines) + chunks)
+
+    assert answer.json["status"] == "accepted"
+    assert (await gateway.row())["body"] == body
+
+
+@pytest.mark.parametrize("rest", [b"", b"zz\r\n"], ids=["cut", "broken"])
+async def test_a_body_that_breaks_off_after_a_prefix_that_verifies_is_not_taken(
+    gateway: Gateway, rest: bytes
+) -> None:
+    hook = await gateway.hook()
+    lines = (
+        "Host: x",
+        "Transfer-Encoding: chunked",
+        f"X-Hub-Signature-256: {signature(SECRET, BODY)}",
+    )
+    async with connected(gateway) as (reader, writer):
+        writer.write(head(hook.token, *lines) + b"7\r\n" + BODY + b"\r\n" + rest)
+        if rest:
+            assert (await read_response(reader)).status == 400
+        else:
+            writer.write_eof()
+            assert await reader.read() == b""
+
+    await gateway.spans.wait("POST /hooks/{token}")
+    assert await gateway.rows() == []
+
+
+async def test_one_connection_serves_many_requests(gateway: Gateway) -> None:
+    hook = await gateway.hook(secret=None)
+    request = head(hook.token, "Host: x", "Content-Length: 7") + BODY
+    async with connected(gateway) as (reader, writer):
+        statuses = []
+        for _ in range(3):
+            writer.write(request)
+            statuses.append((await read_response(reader)).status)
+        writer.write(request + request)
+        statuses += [(await read_response(reader)).status for _ in range(2)]
+
+    assert statuses == [200] * 5
+    assert len(await gateway.rows()) == 5
+
+
+async def test_after_an_early_answer_the_rest_of_the_body_is_dropped_up_to_a_bound(
+    gateway: Gateway,
+) -> None:
+    hook = await gateway.hook(max_body_bytes=10)
+    bound = gateway.edge.connections.limits.discarded_bytes
+    async with connected(gateway) as (reader, writer):
+        writer.write(head(hook.token, "Host: x", "Content-Length: 50000") + b"x" * 50_000)
+        first = await read_response(reader)
+        writer.write(head(hook.token, "Host: x", "Content-Length: 7") + BODY)
+        second = await read_response(reader)
+        writer.write(head(hook.token, "Host: x", f"Content-Length: {bound * 4}"))
+        third = await read_response(reader)
+        writer.write(b"x" * bound * 2)
+        with contextlib.suppress(ConnectionError):
+            # The server hangs up long before it has read all that was announced.
+            assert await reader.read() == b""
+
+    assert (first.status, second.status, third.status) == (413, 401, 413)
+
+
+@pytest.mark.parametrize(
+    "request_part",
+    [b"POST /hooks/x HT", b"POST /hooks/x HTTP/1.1\r\nHost: x\r\n", b"\r\n"],
+    ids=["request line", "headers", "an empty line"],
+)
+async def test_slow_heads_are_ended_with_408(gateway: Gateway, request_part: bytes) -> None:
+    async with connected(gateway) as (reader, writer):
+        writer.write(request_part)
+        await heard(gateway)
+        later(gateway, gateway.edge.connections.limits.head_timeout + 1)
+        answer = await read_response(reader)
+
+        assert answer.status == 408
+        assert await reader.read() == b""
+
+
+async def test_who_connects_and_says_nothing_is_hung_up_on(gateway: Gateway) -> None:
+    async with connected(gateway) as (reader, _):
+        await heard(gateway)
+        later(gateway, gateway.edge.connections.limits.head_timeout + 1)
+
+        assert await reader.read() == b""
+
+
+async def test_slow_bodies_are_ended_with_408_and_leave_nothing(gateway: Gateway) -> None:
+    hook = await gateway.hook(secret=None)
+    async with connected(gateway) as (reader, writer):
+        writer.write(head(hook.token, "Host: x", "Content-Length: 7") + BODY[:3])
+        await heard(gateway)
+        later(gateway, gateway.edge.connections.limits.request_timeout + 1)
+        answer = await read_response(reader)
+
+    assert answer.status == 408
+    await gateway.spans.wait("POST /hooks/{token}")
+    assert await gateway.rows() == []
+
+
+async def test_a_request_that_is_in_has_no_deadline_of_the_wire(gateway: Gateway) -> None:
+    hook = await gateway.hook(secret=None)
+    peer = gateway.stage.peer
+    peer.may_admit.clear()
+    async with connected(gateway) as (reader, writer):
+        writer.write(head(hook.token, "Host: x", "Content-Length: 7") + BODY)
+        await peer.until(lambda peer: bool(peer.admitted))
+        later(gateway, 3600)
+        peer.may_admit.set()
+        answer = await read_response(reader)
+
+    assert answer.json["status"] == "accepted"
+
+
+async def heard(gateway: Gateway) -> None:
+    """Wait until the server has read what was sent so far: it reads in the order of arrival."""
+    for _ in range(2):
+        assert (await gateway.request("GET", "/elsewhere")).status == 404
+
+
+def later(gateway: Gateway, seconds: float) -> None:
+    """Enforce deadlines as they will be by then."""
+    gateway.edge.connections.sweep(asyncio.get_running_loop().time() + seconds)

@@ -1,0 +1,199 @@
+"""Reading what came in: pages, bodies, explanations, each only for its workspace."""
+
+from __future__ import annotations
+
+from typing import Any
+from uuid import UUID, uuid4
+
+import grpc
+import pytest
+from tests.integration.webhook.conftest import Gateway, Hook
+from tests.integration.webhook.peer import FakeAutopilot, run_of
+
+from reveille.autopilot.v1 import dispatch_service_pb2 as dispatch_pb
+from reveille.common.v1 import reason_pb2
+from reveille.explain.v1 import explain_service_pb2 as explain_pb
+from reveille.webhook.v1 import delivery_service_pb2 as pb
+from reveille.webhook.v1 import endpoint_service_pb2 as endpoint_pb
+from reveille_runtime.access import Role
+from reveille_runtime.errors import NotFound
+from reveille_runtime.rpc_errors import from_rpc_error
+
+BODY = b'{"action":"opened"}'
+
+
+def member_of(gateway: Gateway, workspace_id: UUID) -> str:
+    return gateway.stage.keys.user("maria", {workspace_id: Role.MEMBER})
+
+
+async def listed(gateway: Gateway, hook: Hook, **fields: Any) -> pb.ListDeliveriesResponse:
+    request = pb.ListDeliveriesRequest(workspace_id=str(hook.workspace_id), **fields)
+    answer: pb.ListDeliveriesResponse = await gateway.deliveries().ListDeliveries(request)
+    return answer
+
+
+async def explained(
+    gateway: Gateway, wanted: object, token: str | None = None
+) -> list[explain_pb.Finding]:
+    stub = gateway.explains(token)
+    answer = await stub.Explain(explain_pb.ExplainRequest(id=str(wanted)))
+    return list(answer.findings)
+
+
+async def test_a_page_follows_another_and_filters_hold(gateway: Gateway) -> None:
+    hook = await gateway.hook()
+    for number in range(5):
+        await gateway.post(hook, BODY, delivery=f"d-{number}")
+    await gateway.post(hook, BODY, secret=None)
+
+    first = await listed(gateway, hook, page_size=4)
+    second = await listed(gateway, hook, page_size=4, page_token=first.next_page_token)
+    rejected = await listed(gateway, hook, states=[pb.DELIVERY_STATE_REJECTED])
+    nowhere = await listed(gateway, hook, endpoint_id=str(uuid4()))
+
+    found = [*first.deliveries, *second.deliveries]
+    assert [each.dedupe_id for each in found] == ["", "d-4", "d-3", "d-2", "d-1", "d-0"]
+    assert (len(first.deliveries), second.next_page_token) == (4, "")
+    assert [each.signature_state for each in rejected.deliveries] == [pb.SIGNATURE_STATE_MISSING]
+    assert list(nowhere.deliveries) == []
+
+
+async def test_a_delivery_tells_what_it_is(gateway: Gateway) -> None:
+    hook = await gateway.hook()
+    answer = await gateway.post(hook, BODY, delivery="d-1")
+    request = pb.GetDeliveryRequest(delivery_id=answer.json["delivery_id"])
+
+    shown = (await gateway.deliveries().GetDelivery(request)).delivery
+
+    assert shown.endpoint_id == str(hook.id)
+    assert (shown.provider, shown.event, shown.action) == ("github", "issues", "opened")
+    assert shown.state == pb.DELIVERY_STATE_QUEUED
+    assert shown.signature_state == pb.SIGNATURE_STATE_VALID
+    assert shown.run_id == run_of(shown.delivery_id)
+    assert (shown.response_status, shown.attempt_count) == (200, 1)
+    assert dict(shown.headers) == {
+        "x-github-event": "issues",
+        "x-github-delivery": "d-1",
+        "x-hub-signature-256-present": "true",
+    }
+    root = await gateway.spans.wait("POST /hooks/{token}")
+    assert root.context is not None
+    assert shown.trace_id == f"{root.context.trace_id:032x}"
+
+
+async def test_strangers_find_nothing(gateway: Gateway) -> None:
+    hook = await gateway.hook()
+    answer = await gateway.post(hook, BODY)
+    delivery_id = answer.json["delivery_id"]
+    stranger = member_of(gateway, uuid4())
+    member = member_of(gateway, hook.workspace_id)
+    unknown = pb.GetDeliveryRequest(delivery_id=str(uuid4()))
+    wanted = pb.GetDeliveryRequest(delivery_id=delivery_id)
+    calls = gateway.deliveries(stranger)
+
+    refusals = []
+    for call in (
+        calls.GetDelivery(wanted),
+        calls.GetDelivery(unknown),
+        calls.ListDeliveries(pb.ListDeliveriesRequest(workspace_id=str(hook.workspace_id))),
+        calls.GetDeliveryBody(pb.GetDeliveryBodyRequest(delivery_id=delivery_id)).read(),
+    ):
+        with pytest.raises(grpc.aio.AioRpcError) as caught:
+            await call
+        refusals.append(from_rpc_error(caught.value))
+
+    assert all(isinstance(each, NotFound) for each in refusals)
+    assert (await gateway.deliveries(member).GetDelivery(wanted)).delivery.event == "issues"
+    assert await explained(gateway, delivery_id, stranger) == []
+    assert await explained(gateway, hook.id, stranger) == []
+    assert len(await explained(gateway, delivery_id, member)) == 1
+
+
+async def test_an_empty_body_is_no_chunk(gateway: Gateway) -> None:
+    hook = await gateway.hook()
+    answer = await gateway.post(hook, b"", {"Content-Type": "text/plain"})
+    request = pb.GetDeliveryBodyRequest(delivery_id=answer.json["delivery_id"])
+
+    chunks = [each.chunk async for each in gateway.deliveries().GetDeliveryBody(request)]
+
+    assert chunks == []
+
+
+async def test_a_delivery_is_explained_by_every_name_it_has(
+    gateway: Gateway, peer: FakeAutopilot
+) -> None:
+    hook = await gateway.hook()
+    answer = await gateway.post(hook, BODY, delivery="d-1")
+    await gateway.post(hook, BODY, delivery="d-1")
+    delivery_id, run_id = answer.json["delivery_id"], answer.json["run_id"]
+    waiting = await explained(gateway, delivery_id)
+    await gateway.work()
+
+    by_delivery = await explained(gateway, delivery_id)
+    by_run = await explained(gateway, run_id)
+    by_key = await explained(gateway, f"webhook:{delivery_id}")
+    by_second_key = await explained(gateway, f"webhook:{delivery_id}#2")
+    by_hook = await explained(gateway, hook.id)
+
+    assert [each.state for each in waiting] == ["due_late"]
+    (found,) = by_delivery
+    assert by_delivery == by_run == by_key == by_second_key
+    assert found.state == "dispatched"
+    assert "issues.opened" in found.text
+    assert "sent it 2 times" in found.text
+    assert list(found.related) == [run_id, str(hook.id)]
+    assert [(each.table, each.id) for each in found.rows] == [("webhook.deliveries", delivery_id)]
+    assert {each.subject for each in by_hook} == {"hook", "delivery"}
+    assert await explained(gateway, "schedule:x:y") == []
+    assert await explained(gateway, uuid4()) == []
+
+
+async def test_every_way_to_come_to_nothing_is_told_apart(
+    gateway: Gateway, peer: FakeAutopilot
+) -> None:
+    hook = await gateway.hook()
+    refused = await gateway.post(hook, BODY, secret=None)
+    peer.away = grpc.StatusCode.UNAVAILABLE
+    stored = await gateway.post(hook, BODY)
+    peer.away = None
+    peer.admits = lambda facts: dispatch_pb.AdmitResult(
+        delivery_id=facts.delivery_id,
+        outcome=dispatch_pb.ADMIT_OUTCOME_IGNORED,
+        reason=reason_pb2.REASON_EVENT_FILTERED,
+        message="the trigger listens for push",
+    )
+    ignored = await gateway.post(hook, BODY)
+
+    findings = [
+        (await explained(gateway, each.json["delivery_id"]))[0]
+        for each in (refused, stored, ignored)
+    ]
+
+    assert [each.state for each in findings] == ["rejected", "queued", "ignored"]
+    assert "no signature" in findings[0].text
+    assert findings[0].command == f"reveille triggers secrets list {hook.id}"
+    assert "not judged yet" in findings[1].text
+    assert "listens for push" in findings[2].text
+    assert findings[2].reason == "event_filtered"
+
+
+async def test_a_hook_is_explained_too(gateway: Gateway) -> None:
+    bearer, expiring = await gateway.hook(secret=None), await gateway.hook()
+    await gateway.sql(
+        "UPDATE webhook.endpoint_secrets SET expires_at = clock_timestamp() - interval '1 s'"
+    )
+
+    (open_hook,) = await explained(gateway, bearer.id)
+    (refusing,) = await explained(gateway, expiring.id)
+    await gateway.endpoints().DeleteEndpoint(
+        endpoint_pb.DeleteEndpointRequest(endpoint_id=str(bearer.id), revision=2)
+    )
+    (deleted,) = await explained(gateway, bearer.id)
+
+    assert [each.state for each in (open_hook, refusing, deleted)] == [
+        "accepting",
+        "refusing",
+        "deleted",
+    ]
+    assert "its address is the only credential" in open_hook.text
+    assert refusing.command == f"reveille triggers secrets add {expiring.id}"

@@ -1,0 +1,336 @@
+"""The worker: what it hands over, when it tries again, when it gives up; it blocks nobody."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+from typing import Any
+from uuid import UUID
+
+import grpc
+import pytest
+from tests.integration.webhook.conftest import Gateway, Hook, Stage
+from tests.integration.webhook.peer import FakeAutopilot, dispatched, run_of
+
+from reveille.autopilot.v1 import dispatch_service_pb2 as pb
+from reveille.common.v1 import reason_pb2
+from reveille.webhook.v1 import delivery_service_pb2 as delivery_pb
+
+BODY = b'{"action":"opened"}'
+MEGABYTE = 1 << 20
+
+
+async def arrive(gateway: Gateway, count: int = 1, size: int = 0) -> Hook:
+    """Have deliveries come in and be admitted."""
+    hook = await gateway.hook(max_body_bytes=8 * MEGABYTE)
+    body = BODY if not size else b'{"x":"' + b"y" * (size - 8) + b'"}'
+    for number in range(count):
+        answer = await gateway.post(hook, body, delivery=f"d-{number}")
+        assert answer.json["status"] == "accepted"
+    return hook
+
+
+async def test_what_cannot_be_done_now_is_tried_again_and_costs_no_attempt(
+    gateway: Gateway, peer: FakeAutopilot
+) -> None:
+    await arrive(gateway)
+    peer.dispatches = lambda each: pb.DispatchResult(
+        delivery_id=each.delivery_id,
+        outcome=pb.DISPATCH_OUTCOME_UNAVAILABLE,
+        message="heartbeat is away",
+    )
+    for _ in range(7):
+        await gateway.work()
+        gateway.database.move_clock(61)
+
+    row = await gateway.row()
+    assert (row["state"], row["message"]) == ("queued", "heartbeat is away")
+    assert (row["dispatch_attempts"], row["give_backs"]) == (0, 7)
+    peer.dispatches = dispatched
+    await gateway.work()
+    row = await gateway.row()
+    assert (row["state"], row["dispatch_attempts"], row["message"]) == ("dispatched", 1, "")
+
+
+async def test_pauses_grow_and_are_kept(gateway: Gateway, peer: FakeAutopilot) -> None:
+    await arrive(gateway)
+    peer.away = grpc.StatusCode.UNAVAILABLE
+    pauses = []
+    for _ in range(4):
+        await gateway.work()
+        pauses.append(
+            float(
+                await gateway.sql(
+                    "SELECT extract(epoch FROM available_at - $1) FROM webhook.deliveries",
+                    await gateway.database.now(),
+                )
+            )
+        )
+        await gateway.work()
+        gateway.database.move_clock(pauses[-1] + 0.01)
+
+    assert [row["give_backs"] for row in await gateway.rows()] == [4]
+    assert pauses == sorted(pauses)
+    assert 0 < pauses[0] <= 1
+    assert 5 < pauses[3] <= 8
+
+
+async def test_a_day_without_success_ends_it(gateway: Gateway, peer: FakeAutopilot) -> None:
+    await arrive(gateway)
+    peer.away = grpc.StatusCode.UNAVAILABLE
+    await gateway.work()
+    gateway.database.move_clock(24 * 3600)
+
+    await gateway.work()
+
+    row = await gateway.row()
+    assert (row["state"], row["reason"]) == ("failed", "dispatch_deadline")
+    assert "away" in row["message"]
+    assert row["run_id"] is not None
+
+
+async def test_a_refusal_is_repeated_five_times_and_blocks_nobody(
+    gateway: Gateway, peer: FakeAutopilot
+) -> None:
+    """A batch that is refused as a whole is halved until the culprit stands alone."""
+    await arrive(gateway, 7)
+    poison = str((await gateway.rows())[3]["id"])
+
+    def refuse(request: pb.DispatchDeliveriesRequest) -> bool:
+        return any(each.delivery_id == poison for each in request.deliveries)
+
+    async def picky(
+        request: pb.DispatchDeliveriesRequest, context: Any
+    ) -> pb.DispatchDeliveriesResponse:
+        if refuse(request):
+            await context.abort(grpc.StatusCode.INVALID_ARGUMENT, "this one again")
+        return await peer.dispatch(request, context)
+
+    peer.answer_dispatch = picky
+    await gateway.work()
+    after_one = [row["state"] for row in await gateway.rows()]
+    for _ in range(4):
+        gateway.database.move_clock(61)
+        await gateway.work()
+
+    assert sorted(after_one) == ["dispatched"] * 6 + ["queued"]
+    failed = next(row for row in await gateway.rows() if str(row["id"]) == poison)
+    assert (failed["state"], failed["reason"]) == ("failed", "dispatch_failed")
+    assert (failed["message"], failed["dispatch_attempts"]) == ("this one again", 5)
+    assert len(peer.bodies) == 6
+
+
+async def test_a_run_that_failed_for_good_fails_its_delivery(
+    gateway: Gateway, peer: FakeAutopilot
+) -> None:
+    await arrive(gateway)
+    peer.dispatches = lambda each: pb.DispatchResult(
+        delivery_id=each.delivery_id,
+        outcome=pb.DISPATCH_OUTCOME_FAILED,
+        reason=reason_pb2.REASON_DISPATCH_FAILED,
+        message="refused downstream",
+    )
+
+    await gateway.work()
+
+    row = await gateway.row()
+    assert (row["state"], row["reason"], row["message"]) == (
+        "failed",
+        "dispatch_failed",
+        "refused downstream",
+    )
+
+
+async def test_an_answer_that_does_not_mention_it_is_no_success(
+    gateway: Gateway, peer: FakeAutopilot
+) -> None:
+    await arrive(gateway)
+    peer.dispatches = lambda _: pb.DispatchResult(delivery_id="another")
+
+    await gateway.work()
+
+    row = await gateway.row()
+    assert (row["state"], row["dispatch_attempts"]) == ("queued", 1)
+    assert "does not mention" in row["message"]
+
+
+@pytest.mark.parametrize(
+    ("outcome", "state", "reason"),
+    [
+        (pb.ADMIT_OUTCOME_IGNORED, "ignored", "autopilot_paused"),
+        (pb.ADMIT_OUTCOME_SKIPPED, "dispatched", "autopilot_paused"),
+        (pb.ADMIT_OUTCOME_UNKNOWN_ENDPOINT, "failed", "autopilot_paused"),
+        (pb.ADMIT_OUTCOME_UNAVAILABLE, "queued", ""),
+    ],
+)
+async def test_what_nobody_judged_is_judged_by_the_worker(
+    gateway: Gateway,
+    peer: FakeAutopilot,
+    outcome: pb.AdmitOutcome.ValueType,
+    state: str,
+    reason: str,
+) -> None:
+    hook = await gateway.hook()
+    peer.away = grpc.StatusCode.UNAVAILABLE
+    await gateway.post(hook, BODY)
+    peer.away = None
+    peer.admits = lambda facts: pb.AdmitResult(
+        delivery_id=facts.delivery_id,
+        outcome=outcome,
+        reason=reason_pb2.REASON_AUTOPILOT_PAUSED,
+        run_id=run_of(facts.delivery_id) if outcome == pb.ADMIT_OUTCOME_SKIPPED else "",
+    )
+    gateway.database.move_clock(3)
+
+    await gateway.work()
+
+    row = await gateway.row()
+    assert (row["state"], row["reason"], row["lease_token"]) == (state, reason, None)
+    assert peer.bodies == []
+
+
+async def test_once_admitted_it_is_not_judged_again(gateway: Gateway, peer: FakeAutopilot) -> None:
+    await arrive(gateway)
+    peer.admits = lambda facts: pb.AdmitResult(
+        delivery_id=facts.delivery_id, outcome=pb.ADMIT_OUTCOME_IGNORED
+    )
+
+    await gateway.work()
+
+    assert (await gateway.row())["state"] == "dispatched"
+    assert len(peer.admitted) == 1
+
+
+async def test_bodies_travel_in_bounded_batches_and_large_ones_are_fetched(
+    gateway: Gateway, peer: FakeAutopilot
+) -> None:
+    await arrive(gateway, 5, size=MEGABYTE)
+    await arrive(gateway, 1, size=3 * MEGABYTE + 5)
+    sizes: list[int] = []
+
+    async def measured(
+        request: pb.DispatchDeliveriesRequest, context: Any
+    ) -> pb.DispatchDeliveriesResponse:
+        sizes.append(sum(len(each.body) for each in request.deliveries))
+        return await peer.dispatch(request, context)
+
+    peer.answer_dispatch = measured
+    await gateway.work()
+
+    assert {row["state"] for row in await gateway.rows()} == {"dispatched"}
+    assert max(sizes) <= 3 * MEGABYTE
+    (large,) = (each for each in peer.bodies if each.body_omitted)
+    assert large.body == b""
+    stub = gateway.deliveries()
+    request = delivery_pb.GetDeliveryBodyRequest(delivery_id=large.delivery_id)
+    chunks = [each.chunk async for each in stub.GetDeliveryBody(request)]
+    row = next(row for row in await gateway.rows() if str(row["id"]) == large.delivery_id)
+    assert max(len(chunk) for chunk in chunks) == 256 * 1024
+    assert hashlib.sha256(b"".join(chunks)).digest() == row["body_sha256"]
+    assert sum(len(chunk) for chunk in chunks) == 3 * MEGABYTE + 5
+
+
+async def test_two_replicas_share_the_queue_and_none_is_taken_twice(
+    stage: Stage, gateway: Gateway, peer: FakeAutopilot
+) -> None:
+    await arrive(gateway, 30)
+
+    async with stage.gateway() as other:
+        await asyncio.gather(gateway.work(), other.work())
+
+    taken = [each.delivery_id for each in peer.bodies]
+    assert len(taken) == 30
+    assert len(set(taken)) == 30
+
+
+async def test_a_vanished_worker_s_delivery_is_freed_after_two_looks_and_no_sooner(
+    gateway: Gateway, peer: FakeAutopilot
+) -> None:
+    await arrive(gateway)
+    await steal(gateway, attempts=1)
+
+    await gateway.step("take over")
+    first = await gateway.row()
+    await confirm(gateway)
+    freed = await gateway.row()
+    gateway.database.move_clock(61)
+    await gateway.work()
+
+    assert first["lease_token"] is not None
+    assert (freed["state"], freed["lease_token"], freed["dispatch_attempts"]) == (
+        "queued",
+        None,
+        1,
+    )
+    assert (await gateway.row())["state"] == "dispatched"
+    assert len(peer.bodies) == 1
+
+
+async def test_what_five_workers_did_not_outlive_fails(
+    gateway: Gateway, peer: FakeAutopilot
+) -> None:
+    await arrive(gateway)
+    await steal(gateway, attempts=5)
+
+    await gateway.step("take over")
+    await confirm(gateway)
+
+    row = await gateway.row()
+    assert (row["state"], row["reason"]) == ("failed", "dispatch_failed")
+    assert peer.bodies == []
+
+
+async def steal(gateway: Gateway, attempts: int) -> None:
+    """Make it look as if another worker had claimed everything and vanished."""
+    await gateway.sql(
+        "UPDATE webhook.deliveries SET lease_token = gen_random_uuid(), dispatch_attempts = $1,"
+        " lease_expires_at = clock_timestamp() - interval '1 s'",
+        attempts,
+    )
+
+
+async def confirm(gateway: Gateway) -> None:
+    """Look again, a renewal later, with our own renewals succeeding in between."""
+    assert gateway.app.keeper is not None
+    witness = gateway.app.loops["take over"]._step._witness  # type: ignore[attr-defined]  # a use case
+    await gateway.app.keeper.tick()
+    witness._first_seen = {
+        lease: seen - witness.interval for lease, seen in witness._first_seen.items()
+    }
+    await gateway.step("take over")
+
+
+async def test_a_lease_that_changed_hands_overwrites_nothing(
+    gateway: Gateway, peer: FakeAutopilot
+) -> None:
+    await arrive(gateway)
+    peer.may_dispatch.clear()
+    await gateway.claim()
+    other = UUID("22222222-2222-4222-8222-222222222222")
+    await gateway.sql("UPDATE webhook.deliveries SET lease_token = $1", other)
+    peer.may_dispatch.set()
+    await gateway.idle()
+
+    row = await gateway.row()
+    assert (row["state"], row["lease_token"]) == ("queued", other)
+
+
+async def test_a_stopping_gateway_gives_back_what_it_holds(
+    stage: Stage, peer: FakeAutopilot
+) -> None:
+    peer.may_dispatch.clear()
+    async with stage.gateway(drain_grace=0.2) as gateway:
+        await arrive(gateway)
+        await gateway.claim()
+        held = await gateway.row()
+        await gateway.app.stop()
+        given_back = await gateway.row()
+    peer.may_dispatch.set()
+
+    assert held["lease_token"] is not None
+    assert (given_back["state"], given_back["lease_token"]) == ("queued", None)
+    assert (given_back["dispatch_attempts"], given_back["give_backs"]) == (0, 1)
+    async with stage.gateway() as successor:
+        successor.database.move_clock(61)
+        await successor.work()
+        assert (await successor.row())["state"] == "dispatched"
