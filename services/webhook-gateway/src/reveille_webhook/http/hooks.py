@@ -30,8 +30,6 @@ Sender = Callable[[Any], Awaitable[None]]
 ROUTE = "/hooks/{token}"
 _PREFIX = b"/hooks/"
 _LONGEST_TOKEN = 256
-# How much of a body is still taken in after its request was answered.
-_DISCARDED = 1 << 20
 _log = logs.get_logger(__name__)
 
 
@@ -52,10 +50,10 @@ class Incoming:
         self.whole = message["type"] != "http.request" or not message.get("more_body", False)
         return message
 
-    async def discard(self, most: int) -> None:
-        """Take in what is still to come, up to a bound."""
-        while not self.whole and most > 0:
-            most -= len((await self()).get("body", b""))
+    async def discard(self) -> None:
+        """Wait for the end of what the server drops, or for the sender to hang up."""
+        while not self.whole:
+            await self()
 
 
 class Hooks:
@@ -111,7 +109,7 @@ class Hooks:
         if not incoming.whole:
             # A connection that is closed while its sender still writes is reset, and the answer
             # may be lost with it.
-            await incoming.discard(_DISCARDED)
+            await incoming.discard()
             await send({"type": "http.response.body"})
 
     async def _answer(

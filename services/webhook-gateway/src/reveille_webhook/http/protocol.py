@@ -142,7 +142,7 @@ class StrictProtocol(HttpToolsProtocol):
 
     def on_body(self, body: bytes) -> None:
         """Pass the body on, or drop what comes after the answer, up to a bound."""
-        if self.cycle.response_complete:
+        if self.cycle.response_started:
             self._discarded += len(body)
             if self._discarded > self.guard.limits.discarded_bytes:
                 self.transport.close()
