@@ -1,0 +1,130 @@
+"""Heartbeat killed at every durable boundary: one outcome; the agent ran once, or was retried."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+
+import pytest
+
+from reveille.autopilot.v1 import autopilot_service_pb2 as autopilot
+from reveille.autopilot.v1 import run_pb2
+from reveille.common.v1 import reason_pb2
+from reveille.heartbeat.v1 import run_pb2 as agent_run_pb2
+from reveille_heartbeat import crash_points as points
+from reveille_testkit.waiting import eventually
+
+from .conftest import EXECUTION
+from .crashing import Crasher, Rule, Sender, unless_it_died
+from .harness import CREATE_ISSUE, RUN_ONLY, marks_in
+
+pytestmark = pytest.mark.xdist_group(EXECUTION)
+
+HEARTBEAT = "heartbeat"
+MODES = {"run_only": RUN_ONLY, "create_issue": CREATE_ISSUE}
+# Points that only one way crosses; every other is crossed by both modes.
+ONLY = {
+    points.ENQUEUE_BEFORE_COMMIT: ["run_only"],
+    points.ENQUEUE_AFTER_COMMIT: ["run_only"],
+    points.CREATE_ISSUE_BEFORE_COMMIT: ["create_issue"],
+    points.CREATE_ISSUE_AFTER_COMMIT: ["create_issue"],
+    points.CANCEL_AFTER_COMMIT: ["cancel"],
+}
+# Where the process may have been lost with its executor; anywhere else it must not run twice.
+MAY_RETRY = {
+    points.CLAIM_AFTER_COMMIT,
+    points.PAYLOAD_WRITTEN,
+    points.SPAWN_BEFORE_IDENTITY,
+    points.SPAWN_AFTER_IDENTITY,
+    points.SPAWN_AFTER_GO,
+}
+WAYS = [(point, way) for point in points.CRASH_POINTS for way in ONLY.get(point, [*MODES])]
+
+
+@pytest.mark.parametrize(("point", "way"), WAYS, ids=[f"{point}-{way}" for point, way in WAYS])
+async def test_a_death_of_heartbeat_loses_and_doubles_nothing(
+    crash: Crasher, point: str, way: str
+) -> None:
+    if way == "cancel":
+        await cancelled_once(crash, point)
+        return
+    rule = await Rule.make(crash.world, MODES[way])
+    sender = await Sender.of(rule)
+
+    await crash.arm(HEARTBEAT, point)
+    answer = await sender.post()
+    await crash.met(HEARTBEAT)
+    await crash.recover(HEARTBEAT)
+
+    assert answer is not None
+    run = await rule.the_run(sender.hook.trigger_id)
+    attempts = await rule.completed_once(run.run_id)
+    await sender.check(run)
+    assert len(attempts) == 1 or point in MAY_RETRY, attempts
+
+
+async def cancelled_once(crash: Crasher, point: str) -> None:
+    """Cancel a run whose agent is at work, while heartbeat dies of it."""
+    rule = await Rule.make(crash.world, RUN_ONLY, gated=True)
+    await crash.arm(HEARTBEAT, point)
+    run = await crash.world.run_now(rule.rule_id)
+    await rule.agent_at_work()
+
+    await unless_it_died(
+        crash.world.client.autopilots.CancelRun(autopilot.CancelRunRequest(run_id=run.run_id))
+    )
+    await crash.met(HEARTBEAT)
+    await crash.recover(HEARTBEAT)
+
+    run = await crash.world.outcome(run.run_id)
+    (attempt,) = await rule.check(run, run_pb2.RUN_STATE_CANCELLED)
+    assert attempt.state == agent_run_pb2.RUN_STATE_CANCELLED
+    assert len(marks_in(rule.marks)) == 1
+
+
+@pytest.mark.parametrize("ends", ["after the restart", "while heartbeat is away"])
+async def test_an_agent_outlives_its_executor(crash: Crasher, ends: str) -> None:
+    rule = await Rule.make(crash.world, RUN_ONLY, gated=True)
+    run = await crash.world.run_now(rule.rule_id)
+    await rule.agent_at_work()
+
+    await crash.kill(HEARTBEAT)
+    if ends == "after the restart":
+        await crash.recover(HEARTBEAT, 0)
+        await rule.open_gate()
+    else:
+        await rule.open_gate()
+        await crash.recover(HEARTBEAT)
+
+    (attempt,) = await rule.completed_once(run.run_id)
+    assert attempt.exit_code == 0
+    assert marks_in(rule.marks) == [attempt.run_id]
+
+
+async def test_an_agent_lost_with_its_executor_is_a_recorded_retry(crash: Crasher) -> None:
+    rule = await Rule.make(crash.world, RUN_ONLY, gated=True)
+    run = await crash.world.run_now(rule.rule_id)
+    await rule.agent_at_work()
+
+    async def process() -> int | None:
+        found: int | None = await crash.world.database.fetchval(
+            "SELECT process_pid FROM heartbeat.runs WHERE state = 'running' AND workspace_id = $1",
+            rule.workspace_id,
+        )
+        return found
+
+    pid = await eventually(process, "the process is known")
+    assert pid is not None
+    await crash.kill(HEARTBEAT)
+    os.killpg(os.getpgid(pid), signal.SIGKILL)
+    await crash.recover(HEARTBEAT)
+
+    async def second_start() -> int:
+        return len(marks_in(rule.marks))
+
+    await eventually(second_start, "the agent starts again", until=lambda count: count == 2)
+    await asyncio.wait_for(rule.open_gate(), 10)
+    first, second = await rule.completed_once(run.run_id)
+    assert first.reason == reason_pb2.REASON_PROCESS_LOST
+    assert second.attempt == 2
