@@ -98,6 +98,8 @@ class World:
     calls: Counter[str] = field(default_factory=Counter)
     # Methods, or services, that are away just now.
     away: set[str] = field(default_factory=set)
+    # Methods that take effect, but whose answers never arrive.
+    mute: set[str] = field(default_factory=set)
     before: dict[str, Gate] = field(default_factory=dict)
     after: dict[str, Gate] = field(default_factory=dict)
     # Titles for which the whole call is refused, as a request that heartbeat cannot accept.
@@ -126,6 +128,8 @@ class World:
     async def leave(self, method: str) -> None:
         if (gate := self.after.get(method)) is not None:
             await gate.passed()
+        if method in self.mute:
+            raise Unavailable("NOT_SERVING", "the answer is lost")
 
     def only(self) -> Made:
         (made,) = self.made.values()

@@ -21,7 +21,7 @@ from tests.integration.autopilot.conftest import (
     run_plan,
     whole_second,
 )
-from tests.integration.autopilot.peers import Gate, World
+from tests.integration.autopilot.peers import World
 
 from reveille.autopilot.v1 import autopilot_pb2 as rule_pb
 from reveille.autopilot.v1 import autopilot_service_pb2 as pb
@@ -172,27 +172,24 @@ async def test_a_run_whose_wakeup_had_ended_is_not_given_up_but_takes_its_outcom
     service: Service, world: World, autopilot: rule_pb.Autopilot
 ) -> None:
     trigger = await make_schedule(service, autopilot.autopilot_id)
-    # The wakeup is made, its answer is lost, and heartbeat stays away until the deadline.
-    gate = world.after["EnqueueWakeups"] = Gate()
-    calling = asyncio.create_task(run_plan(service, plan(trigger, whole_second())))
-    await gate.reached.wait()
+    # The wakeup is made and ends, but every answer about it is lost until the deadline.
+    world.mute = {"EnqueueWakeups"}
+    (pending,) = await run_plan(service, plan(trigger, whole_second()))
+    assert pending.outcome == plan_pb.PLAN_OUTCOME_UNAVAILABLE
     made = world.only()
     made.state = wakeup_pb2.WAKEUP_STATE_COMPLETED
     made.result = {"summary": "done long ago"}
-    await service.close()
-    await asyncio.gather(calling, return_exceptions=True)
-    world.after.clear()
+    service.move_clock(3700)
+    await service.tick("sweep")
+    service.move_clock(60)
+    await service.tick("sweep")
 
-    later = await service.stage.start(test_clock_offset=3700)
-    await later.tick("sweep")
-    later.move_clock(60)
-    await later.tick("sweep")
-    run = await later.as_user(CREATOR).ListRuns(
+    listed = await service.as_user(CREATOR).ListRuns(
         pb.ListRunsRequest(workspace_id=trigger.workspace_id)
     )
-    (ended,) = run.runs
+    (ended,) = listed.runs
     assert ended.state == run_pb2.RUN_STATE_COMPLETED
-    whole = await later.run_of(ended.run_id)
+    whole = await service.run_of(ended.run_id)
     assert json.loads(whole.result)["summary"] == "done long ago"
 
 
