@@ -424,7 +424,9 @@ def scans(node: dict[str, Any]) -> list[dict[str, Any]]:
     return own + [found for child in node.get("Plans", []) for found in scans(child)]
 
 
-async def test_a_poll_reads_only_what_is_new(db: Database, scratch: TestDatabase) -> None:
+async def test_a_poll_reads_only_what_is_new(
+    db: Database, scratch: TestDatabase, settled: Settled
+) -> None:
     admin = await scratch.admin()
     await admin.execute("SET search_path = scratch")
     await write(db, "first")
@@ -434,6 +436,7 @@ async def test_a_poll_reads_only_what_is_new(db: Database, scratch: TestDatabase
         FROM generate_series(1, 50000) n
     """)
     await admin.execute("ANALYZE feed")
+    await settled(db)
     head = await FeedReader(db).head()
     await write(db, "x", "y", "z")
     plan = await admin.fetchval(
