@@ -21,14 +21,18 @@ from reveille.scheduler.v1.job_handler_service_pb2_grpc import (
 from reveille_runtime.batcher import Batcher
 from reveille_runtime.db import Database
 from reveille_runtime.lease import ExpiryWitness, LeaseKeeper
-from reveille_scheduler.domain.job import Job
+from reveille_scheduler.domain.job import CatchUp, Job
 from reveille_scheduler.domain.occurrence import Claim, Execution
+from reveille_scheduler.domain.rule import CronRule, Rule
 from reveille_scheduler.domain.scope import ScopeWish
+from reveille_scheduler.store.ledger import Filter
 from reveille_scheduler.usecases.claim_retries import ClaimRetries
+from reveille_scheduler.usecases.due_jobs import DueJobs
 from reveille_scheduler.usecases.executions import Executions
 from reveille_scheduler.usecases.hand_over import Handler, HandOver
 from reveille_scheduler.usecases.jobs import Jobs
 from reveille_scheduler.usecases.plan_due import PlanDue
+from reveille_scheduler.usecases.plan_hooks import PlanHooks
 from reveille_scheduler.usecases.renew import Renew
 from reveille_scheduler.usecases.scopes import Scopes
 from reveille_scheduler.usecases.settle import Ended, Settle
@@ -60,12 +64,21 @@ class Owner(JobHandlerServiceServicer):
     plans: list[pb.Plan] = field(default_factory=list)
     called: asyncio.Event = field(default_factory=asyncio.Event)
     may_answer: asyncio.Event = field(default_factory=asyncio.Event)
+    plan: Callable[[pb.HookScope], pb.ScopePlan | None] = lambda _: None
+    questions: list[pb.HookScope] = field(default_factory=list)
 
     async def RunPlans(self, request: pb.RunPlansRequest, context: Any) -> pb.RunPlansResponse:
         self.plans.extend(request.plans)
         self.called.set()
         await self.may_answer.wait()
         return pb.RunPlansResponse(results=[self.answer(plan) for plan in request.plans])
+
+    async def PlanScopes(
+        self, request: pb.PlanScopesRequest, context: Any
+    ) -> pb.PlanScopesResponse:
+        self.questions.extend(request.scopes)
+        plans = [self.plan(scope) for scope in request.scopes]
+        return pb.PlanScopesResponse(plans=[plan for plan in plans if plan is not None])
 
 
 def succeeded(plan: pb.Plan) -> pb.PlanResult:
@@ -84,26 +97,36 @@ class Replica:
         self.elapsed = 0.0
         self.tracing = Tracing(rig.telemetry)
         self.keeper = LeaseKeeper(
-            Renew(database), duration=300.0, interval=10.0, monotonic=lambda: self.elapsed
+            Renew(database), duration=300.0, interval=10.0, monotonic=self.clock
         )
-        self.witness = ExpiryWitness(10.0, monotonic=lambda: self.elapsed)
+        self.witness = ExpiryWitness(10.0, monotonic=self.clock)
         stub = JobHandlerServiceStub(rig.channel(rig.keys.service("scheduler")))
         self.handler = Handler("owner", stub)
         self.settle: Batcher[Ended, None] = Batcher("settle", Settle(database, self.tracing))
         self.hand_over = HandOver({"owner": self.handler}, self.settle, self.keeper, self.tracing)
         self.executor = Executor(self.hand_over, capacity=1000, grace=0.0)
-        self.plan_due = PlanDue(database, name)
-        self.claim_retries = ClaimRetries(database, self.tracing, name)
+        self.due_jobs = DueJobs(database)
+        self.plan_due = PlanDue(database, name, self.clock)
+        self.claim_retries = ClaimRetries(database, self.tracing, name, self.clock)
+        self.plan_hooks = PlanHooks(database, {"owner": self.handler}, name, self.clock)
         self.take_over = TakeOver(database, self.keeper, self.witness, self.tracing, 100)
         self.jobs = Jobs(database, {"owner"}, timedelta(seconds=10))
         self.scopes = Scopes(database)
         self.executions = Executions(database)
 
+    def clock(self) -> float:
+        """Read the monotonic clock of this replica."""
+        return self.elapsed
+
     async def plan(self) -> list[Claim]:
-        """Claim what is due, for the first time or again."""
-        retries = await self.claim_retries(200)
-        planned = await self.plan_due(200)
-        return [*retries.claims, *planned.claims]
+        """Claim what is due, for the first time or again, of every job: one tick."""
+        claims: list[Claim] = []
+        for job in await self.due_jobs():
+            claims += (await self.claim_retries(job.name, 200)).claims
+            claims += (await self.plan_due(job.name, 200)).claims
+            if (asked := await self.plan_hooks.take(job.name, 200)) is not None:
+                claims += await self.plan_hooks.ask(asked)
+        return claims
 
     async def run(self) -> None:
         """Claim what is due and execute it to its end."""
@@ -113,7 +136,7 @@ class Replica:
 
     async def ledger(self) -> list[Execution]:
         """Read all occurrences, newest planned first."""
-        return await self.executions.page(None, None, (), None, 500)
+        return await self.executions.page(Filter(), None, 500)
 
     async def one(self) -> Execution:
         """Read the only occurrence."""
@@ -168,5 +191,19 @@ def wish(
     enabled: bool = True,
     since: datetime | None = datetime(2030, 6, 1, tzinfo=UTC),
     zone: str = "UTC",
+    rule: Rule | None = None,
+    job_name: str = "tidy",
+    catch_up: CatchUp | None = None,
+    max_lateness: timedelta | None = None,
 ) -> ScopeWish:
-    return ScopeWish("tidy", "folder", scope_id, cron, zone, enabled, revision, since)
+    return ScopeWish(
+        job_name,
+        "folder",
+        scope_id,
+        rule or CronRule(cron, zone),
+        enabled,
+        revision,
+        since,
+        catch_up,
+        max_lateness,
+    )

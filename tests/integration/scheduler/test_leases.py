@@ -95,7 +95,7 @@ async def test_a_late_answer_after_a_take_over_changes_nothing(
     survivor = Replica(await database.open("scheduler"), rig, "survivor")
     await start_at(survivor, NOON + STALE)
     await survivor.look_for_the_dead()
-    retries = await survivor.claim_retries(10)
+    retries = await survivor.claim_retries("tidy", 10)
     before = await survivor.one()
     owner.may_answer.set()
     await slow

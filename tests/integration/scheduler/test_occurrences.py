@@ -12,6 +12,7 @@ from tests.integration.scheduler.conftest import JOB, Owner, Replica, start_at, 
 
 from reveille.scheduler.v1 import job_handler_service_pb2 as pb
 from reveille_runtime.carrier import SpanSeed
+from reveille_scheduler.domain.rule import CronRule
 from reveille_scheduler.domain.states import ExecutionState
 from reveille_testkit.database import TestDatabase
 from reveille_testkit.rpc import RpcRig, SpanLog
@@ -237,7 +238,7 @@ async def test_an_older_revision_changes_nothing_also_after_a_deletion(replica: 
     await replica.scopes.put([wish(revision=2, cron="0 1 * * *")])
     await replica.scopes.delete([ScopeDeletion("tidy", "folder", "nightly", 1)])
     (kept,) = await replica.scopes.page("tidy", None, 10)
-    assert (kept.cron, kept.deleted) == ("0 12 * * *", False)
+    assert (kept.rule, kept.deleted) == (CronRule("0 12 * * *", "UTC"), False)
 
     await replica.scopes.delete([ScopeDeletion("tidy", "folder", "nightly", 4)])
     (stored,) = await replica.scopes.put([wish(revision=3)])

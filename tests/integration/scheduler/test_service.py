@@ -28,6 +28,8 @@ from reveille_runtime.errors import DomainError, InvalidArgument, NotFound, Perm
 from reveille_runtime.explain import ExplainServicer
 from reveille_runtime.rpc_errors import as_domain_errors
 from reveille_scheduler.rpc.servicer import SchedulerServicer
+from reveille_scheduler.usecases.asking import Asking
+from reveille_scheduler.usecases.backfill import BackfillScope
 from reveille_scheduler.usecases.executions import Executions
 from reveille_scheduler.usecases.explain import Explain
 from reveille_scheduler.usecases.jobs import Jobs
@@ -53,6 +55,7 @@ async def api(tmp_path: Path, database: TestDatabase) -> AsyncIterator[RpcRig]:
             Scopes(opened),
             Executions(opened),
             Preview(opened),
+            Asking(opened, Executions(opened), BackfillScope(timedelta(days=90))),
         ),
     )
     rig.server.add(add_ExplainServiceServicer_to_server, ExplainServicer(Explain(opened)))

@@ -23,11 +23,10 @@ def retry(
 ) -> datetime | None:
     return next_retry(
         now=now,
-        plan_time=PLAN,
         attempt=attempt,
         max_attempts=most,
         backoff=backoff,
-        deadline=deadline,
+        until=PLAN + deadline,
     )
 
 
@@ -55,9 +54,7 @@ def test_a_retry_never_fires_after_its_deadline() -> None:
 
 def test_what_is_given_back_again_and_again_waits_longer_up_to_a_minute() -> None:
     waits = [
-        next_after_give_back(
-            now=PLAN, plan_time=PLAN, give_backs=count, deadline=timedelta(hours=1)
-        )
+        next_after_give_back(now=PLAN, give_backs=count, until=PLAN + timedelta(hours=1))
         for count in (1, 2, 3, 4, 5, 50)
     ]
 

@@ -20,6 +20,12 @@ class Settings(ServiceSettings):
     tick_interval: float = Field(default=0.5, gt=0, description="seconds between two idle ticks")
     tick_batch: int = Field(default=200, ge=1, le=200, description="scopes planned at once")
     executor_capacity: int = Field(default=1000, ge=1, description="occurrences handled at once")
+    retention_days: int = Field(
+        default=90, ge=30, description="days that the ledger keeps what ended"
+    )
+    check_interval: float = Field(
+        default=300.0, gt=0, description="seconds between two walks over all scopes"
+    )
     lease_renewal: float = Field(
         default=10.0, gt=0, description="seconds between renewals of all leases of this process"
     )

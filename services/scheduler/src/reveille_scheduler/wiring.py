@@ -7,7 +7,10 @@ import socket
 from datetime import timedelta
 
 from reveille.explain.v1.explain_service_pb2_grpc import add_ExplainServiceServicer_to_server
-from reveille.scheduler.v1.job_handler_service_pb2_grpc import JobHandlerServiceStub
+from reveille.scheduler.v1.job_handler_service_pb2_grpc import (
+    JobHandlerServiceStub,
+    add_JobHandlerServiceServicer_to_server,
+)
 from reveille.scheduler.v1.scheduler_service_pb2_grpc import add_SchedulerServiceServicer_to_server
 from reveille_runtime.app import App
 from reveille_runtime.batcher import Batcher
@@ -19,20 +22,28 @@ from reveille_runtime.lifecycle import Background, Loop
 from reveille_runtime.schemas import wait_for_schema
 from reveille_scheduler.config import Settings
 from reveille_scheduler.crash_points import CRASH_POINTS
+from reveille_scheduler.rpc.own_handler import OwnHandlerServicer
 from reveille_scheduler.rpc.servicer import SchedulerServicer
+from reveille_scheduler.usecases.asking import Asking
+from reveille_scheduler.usecases.backfill import BackfillScope
+from reveille_scheduler.usecases.check_scopes import CheckScopes
 from reveille_scheduler.usecases.claim_retries import ClaimRetries
+from reveille_scheduler.usecases.due_jobs import DueJobs
 from reveille_scheduler.usecases.executions import Executions
 from reveille_scheduler.usecases.explain import Explain
 from reveille_scheduler.usecases.hand_over import Handler, HandOver
 from reveille_scheduler.usecases.jobs import Jobs
 from reveille_scheduler.usecases.plan_due import PlanDue
+from reveille_scheduler.usecases.plan_hooks import PlanHooks
 from reveille_scheduler.usecases.preview import Preview
 from reveille_scheduler.usecases.renew import Renew
+from reveille_scheduler.usecases.retention import HANDLER, Retention
 from reveille_scheduler.usecases.scopes import Scopes
 from reveille_scheduler.usecases.settle import Ended, Settle
 from reveille_scheduler.usecases.take_over import TakeOver
 from reveille_scheduler.usecases.trace import Tracing
 from reveille_scheduler.workers.executor import Executor
+from reveille_scheduler.workers.own_job import AGAIN_SECONDS, OwnJob
 from reveille_scheduler.workers.planner import Planner
 
 
@@ -43,12 +54,10 @@ async def build(app: App[Settings]) -> None:
     runner = f"{socket.gethostname()}:{os.getpid()}"
     database = await app.resource(Database(settings.database, app.telemetry))
     await wait_for_schema(database, "scheduler")
-    channels = await app.channels(
-        settings.handlers, idempotent=["reveille.scheduler.v1.JobHandlerService"]
-    )
-    handlers = {
-        name: Handler(name, JobHandlerServiceStub(channels.get(name))) for name in settings.handlers
-    }
+    targets = {**settings.handlers, HANDLER: own_address(app.server.address)}
+    channels = await app.channels(targets, idempotent=["reveille.scheduler.v1.JobHandlerService"])
+    handlers = {name: Handler(name, JobHandlerServiceStub(channels.get(name))) for name in targets}
+    kept_for = timedelta(days=settings.retention_days)
 
     tracing = Tracing(app.telemetry)
     # Each claim brings its own length; what is set here is the shortest a job may ask for.
@@ -62,8 +71,10 @@ async def build(app: App[Settings]) -> None:
         settings.drain_grace / 2,
     )
     planner = Planner(
+        DueJobs(database),
         PlanDue(database, runner),
         ClaimRetries(database, tracing, runner),
+        PlanHooks(database, handlers, runner),
         executor,
         settings.tick_batch,
     )
@@ -75,17 +86,34 @@ async def build(app: App[Settings]) -> None:
         settings.tick_batch,
     )
 
+    jobs = Jobs(database, targets, timedelta(seconds=settings.lease_renewal))
+    scopes = Scopes(database)
     app.server.add(
         add_SchedulerServiceServicer_to_server,
         SchedulerServicer(
-            Jobs(database, settings.handlers, timedelta(seconds=settings.lease_renewal)),
-            Scopes(database),
+            jobs,
+            scopes,
             Executions(database),
             Preview(database),
+            Asking(database, Executions(database), BackfillScope(kept_for)),
         ),
+    )
+    app.server.add(
+        add_JobHandlerServiceServicer_to_server, OwnHandlerServicer(Retention(database, kept_for))
     )
     app.server.add(add_ExplainServiceServicer_to_server, ExplainServicer(Explain(database)))
     app.works(Background("lease keeper", keeper.run))
     app.works(executor)
     app.claims(Loop("planner", planner.step, settings.tick_interval))
     app.claims(Loop("take over", take_over, settings.lease_renewal))
+    app.claims(Loop("own job", OwnJob(jobs, scopes), AGAIN_SECONDS))
+    app.claims(Loop("scope check", CheckScopes(database), settings.check_interval))
+
+
+def own_address(listening: str) -> str:
+    """Say where this process reaches itself: it may listen on every interface."""
+    host, _, port = listening.rpartition(":")
+    return f"{_REACHED_AT.get(host, host)}:{port}"
+
+
+_REACHED_AT = {"0.0.0.0": "127.0.0.1", "[::]": "[::1]"}  # noqa: S104 - replaced, not bound

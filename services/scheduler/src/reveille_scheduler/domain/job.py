@@ -6,10 +6,22 @@ import re
 from collections.abc import Collection
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from enum import StrEnum
 
 NAME = re.compile(r"[a-z0-9_]{1,100}")
 LONGEST = timedelta(days=366)
 MOST_ATTEMPTS = 100
+MOST_PLANS = 1000
+MOST_AT_ONCE = 100
+LONGEST_JITTER = timedelta(days=1)
+LONGEST_NOTE = 500
+
+
+class CatchUp(StrEnum):
+    """What becomes of missed occurrences."""
+
+    LATEST_ONLY = "latest_only"
+    EVERY_PLAN = "every_plan"
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,15 +38,23 @@ class Job:
     max_attempts: int
     retry_backoff: tuple[timedelta, ...]
     retry_deadline: timedelta
+    schedule_delay: timedelta = timedelta(0)
+    catch_up: CatchUp = CatchUp.LATEST_ONLY
+    max_plans_per_tick: int = 0
+    allow_stale_reentry: bool = True
+    plans_per_scope: int = 1
+    jitter: timedelta = timedelta(0)
 
 
 @dataclass(frozen=True, slots=True)
 class StoredJob:
-    """A job as registered, and when it was registered and changed."""
+    """A job as registered, when it was registered and changed, and whether it is paused."""
 
     job: Job
     created_at: datetime
     updated_at: datetime
+    paused_at: datetime | None = None
+    pause_note: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,6 +109,23 @@ def problems(job: Job, handlers: Collection[str], renewal: timedelta) -> list[Pr
         job.heartbeat_interval >= renewal,
         "heartbeat_interval",
         f"is below what this scheduler keeps: {renewal.total_seconds():g} s",
+    )
+    demand(timedelta(0) <= job.schedule_delay <= LONGEST, "schedule_delay", "must be 0 to 366 days")
+    demand(timedelta(0) <= job.jitter <= LONGEST_JITTER, "jitter", "must be 0 to 24 hours")
+    demand(
+        0 <= job.max_plans_per_tick <= MOST_PLANS,
+        "max_plans_per_tick",
+        f"must be 0 to {MOST_PLANS}",
+    )
+    demand(
+        job.catch_up is CatchUp.LATEST_ONLY or job.max_plans_per_tick != 0,
+        "max_plans_per_tick",
+        "must be at least 1, since every missed occurrence is caught up",
+    )
+    demand(
+        1 <= job.plans_per_scope <= MOST_AT_ONCE,
+        "plans_per_scope",
+        f"must be 1 to {MOST_AT_ONCE}",
     )
     demand(1 <= job.max_attempts <= MOST_ATTEMPTS, "max_attempts", f"must be 1 to {MOST_ATTEMPTS}")
     demand(len(job.retry_backoff) <= MOST_ATTEMPTS, "retry_backoff", "has too many entries")

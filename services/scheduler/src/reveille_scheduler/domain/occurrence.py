@@ -16,7 +16,10 @@ MOST_MESSAGE_CHARACTERS = 4000
 
 @dataclass(frozen=True, slots=True)
 class Claim:
-    """An attempt that this process may make: the row, its fence, and what the handler is told."""
+    """An attempt that this process may make: the row, its fence, and what the handler is told.
+
+    `since` is the monotonic time from before the claim was sent: the lease is no younger.
+    """
 
     id: UUID
     token: UUID
@@ -30,17 +33,22 @@ class Claim:
     handler: str
     run_timeout: timedelta
     stale_timeout: timedelta
+    max_attempts: int
+    give_backs: int
+    retry_until: datetime
+    since: float
 
 
 @dataclass(frozen=True, slots=True)
 class Ending:
-    """How an attempt ended; `given_back` means that it does not count."""
+    """How an attempt ended; one `given_back` does not count, and `at_once` is not waited for."""
 
     state: ExecutionState
     reason: str = ""
     message: str = ""
     result: Mapping[str, Any] = field(default_factory=dict)
     given_back: bool = False
+    at_once: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,6 +72,8 @@ class Execution:
     result: Mapping[str, Any]
     collapsed: int
     carrier: Mapping[str, str]
+    retry_until: datetime
+    requested_at: datetime | None
 
 
 def clipped(text: str) -> str:

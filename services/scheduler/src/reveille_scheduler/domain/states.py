@@ -20,7 +20,8 @@ EXECUTION_TRANSITIONS: Mapping[ExecutionState, frozenset[ExecutionState]] = {
     # A failed occurrence may be tried again, or be overtaken by a newer rule.
     ExecutionState.FAILED: frozenset({ExecutionState.RUNNING, ExecutionState.SKIPPED}),
     ExecutionState.SUCCESS: frozenset(),
-    ExecutionState.SKIPPED: frozenset(),
+    # A too late occurrence may be asked for by a backfill.
+    ExecutionState.SKIPPED: frozenset({ExecutionState.RUNNING}),
 }
 EXECUTION_INITIAL = frozenset({ExecutionState.RUNNING, ExecutionState.SKIPPED})
 EXECUTION_TERMINAL = frozenset(

@@ -5,16 +5,19 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from datetime import datetime, timedelta
+from typing import assert_never
 
 from google.protobuf.duration_pb2 import Duration
 from google.protobuf.timestamp_pb2 import Timestamp
 
 from reveille.scheduler.v1 import execution_pb2, job_pb2, scheduler_service_pb2
+from reveille.scheduler.v1.scheduler_service_pb2 import PreviewScheduleRequest
 from reveille_runtime.carrier import SpanSeed
 from reveille_runtime.reasons import reason_value
 from reveille_runtime.validation import Violations, to_duration, to_timestamp
-from reveille_scheduler.domain.job import Job, StoredJob
+from reveille_scheduler.domain.job import CatchUp, Job, StoredJob
 from reveille_scheduler.domain.occurrence import Execution
+from reveille_scheduler.domain.rule import Cadence, CronRule, Hook, Once, Rule
 from reveille_scheduler.domain.scope import Scope, ScopeDeletion, ScopeWish
 from reveille_scheduler.domain.states import ExecutionState
 
@@ -28,6 +31,11 @@ _STATE_VALUES = {
     state: execution_pb2.ExecutionState.Value(f"EXECUTION_STATE_{state.name}")
     for state in ExecutionState
 }
+CATCH_UPS: Mapping[int, CatchUp] = {
+    job_pb2.CATCH_UP_LATEST_ONLY: CatchUp.LATEST_ONLY,
+    job_pb2.CATCH_UP_EVERY_PLAN: CatchUp.EVERY_PLAN,
+}
+_CATCH_UP_VALUES = {mode: job_pb2.CatchUp.Value(f"CATCH_UP_{mode.name}") for mode in CatchUp}
 _ANY = timedelta(days=400_000)
 
 
@@ -47,6 +55,14 @@ def read_job(found: Violations, message: job_pb2.Job) -> Job:
             for index, wait in enumerate(message.retry_backoff)
         ),
         retry_deadline=_length(found, "job.retry_deadline", message.retry_deadline),
+        schedule_delay=_length(found, "job.schedule_delay", message.schedule_delay),
+        catch_up=_catch_up(found, "job.catch_up", message.catch_up) or CatchUp.LATEST_ONLY,
+        max_plans_per_tick=message.max_plans_per_tick,
+        allow_stale_reentry=(
+            not message.HasField("allow_stale_reentry") or message.allow_stale_reentry
+        ),
+        plans_per_scope=message.plans_per_scope or 1,
+        jitter=_length(found, "job.jitter", message.jitter),
     )
 
 
@@ -66,6 +82,15 @@ def write_job(stored: StoredJob) -> job_pb2.Job:
         retry_deadline=to_duration(job.retry_deadline),
         create_time=to_timestamp(stored.created_at),
         update_time=to_timestamp(stored.updated_at),
+        schedule_delay=to_duration(job.schedule_delay),
+        catch_up=_CATCH_UP_VALUES[job.catch_up],
+        max_plans_per_tick=job.max_plans_per_tick,
+        allow_stale_reentry=job.allow_stale_reentry,
+        plans_per_scope=job.plans_per_scope,
+        jitter=to_duration(job.jitter),
+        paused=stored.paused_at is not None,
+        pause_note=stored.pause_note,
+        pause_time=to_timestamp(stored.paused_at),
     )
 
 
@@ -76,8 +101,7 @@ def read_scope(found: Violations, index: int, message: job_pb2.Scope) -> ScopeWi
         job_name=found.text(f"{at}.job_name", message.job_name, minimum=1, maximum=100),
         kind=found.text(f"{at}.kind", message.kind, minimum=1, maximum=100),
         id=found.text(f"{at}.id", message.id, minimum=1, maximum=200),
-        cron=message.cron,
-        time_zone=message.time_zone,
+        rule=read_rule(found, at, message) or CronRule("", ""),
         enabled=message.enabled,
         revision=message.revision,
         effective_from=read_moment(
@@ -85,7 +109,36 @@ def read_scope(found: Violations, index: int, message: job_pb2.Scope) -> ScopeWi
             f"{at}.effective_from",
             message.effective_from if message.HasField("effective_from") else None,
         ),
+        catch_up=_catch_up(found, f"{at}.catch_up", message.catch_up),
+        max_lateness=(
+            found.duration(f"{at}.max_lateness", message.max_lateness)
+            if message.HasField("max_lateness")
+            else None
+        ),
     )
+
+
+def read_rule(
+    found: Violations,
+    at: str,
+    message: job_pb2.Scope | PreviewScheduleRequest,
+) -> Rule | None:
+    """Parse the one source of a scope; None when there is none, a violation when several."""
+    dot = f"{at}." if at else ""
+    rules: dict[str, Rule] = {}
+    if message.cron:
+        rules["cron"] = CronRule(message.cron, message.time_zone)
+    if message.HasField("cadence"):
+        rules["cadence"] = Cadence(_length(found, f"{dot}cadence", message.cadence))
+    if message.HasField("run_at"):
+        rules["run_at"] = Once(found.timestamp(f"{dot}run_at", message.run_at))
+    if isinstance(message, job_pb2.Scope) and message.hook:
+        rules["hook"] = Hook()
+    if len(rules) > 1:
+        found.add(
+            f"{dot}{list(rules)[-1]}", f"stands beside {next(iter(rules))}: a scope has one source"
+        )
+    return next(iter(rules.values()), None)
 
 
 def read_deletion(
@@ -103,18 +156,36 @@ def read_deletion(
 
 def write_scope(scope: Scope) -> job_pb2.Scope:
     """Show a scope."""
-    return job_pb2.Scope(
+    message = job_pb2.Scope(
         job_name=scope.job_name,
         kind=scope.kind,
         id=scope.id,
-        cron=scope.cron,
-        time_zone=scope.time_zone,
         enabled=scope.enabled,
         revision=scope.revision,
         effective_from=to_timestamp(scope.effective_from),
         next_plan_time=to_timestamp(scope.next_plan_at),
         deleted=scope.deleted,
+        plan_error=scope.plan_error,
+        catch_up=(
+            job_pb2.CATCH_UP_UNSPECIFIED
+            if scope.catch_up is None
+            else _CATCH_UP_VALUES[scope.catch_up]
+        ),
     )
+    if scope.max_lateness is not None:
+        message.max_lateness.FromTimedelta(scope.max_lateness)
+    match scope.rule:
+        case CronRule(cron, time_zone):
+            message.cron, message.time_zone = cron, time_zone
+        case Cadence(every):
+            message.cadence.FromTimedelta(every)
+        case Once(at):
+            message.run_at.FromDatetime(at)
+        case Hook():
+            message.hook = True
+        case _:
+            assert_never(scope.rule)
+    return message
 
 
 def write_execution(execution: Execution) -> execution_pb2.Execution:
@@ -140,12 +211,20 @@ def write_execution(execution: Execution) -> execution_pb2.Execution:
         else b"",
         collapsed=execution.collapsed,
         trace_id="" if seed is None else f"{seed.trace_id:032x}",
+        retry_until=to_timestamp(execution.retry_until),
+        request_time=to_timestamp(execution.requested_at),
     )
 
 
 def read_moment(found: Violations, field: str, value: Timestamp | None) -> datetime | None:
     """Parse an instant that may be absent."""
     return None if value is None else found.timestamp(field, value)
+
+
+def _catch_up(found: Violations, field: str, value: int) -> CatchUp | None:
+    if value == job_pb2.CATCH_UP_UNSPECIFIED:
+        return None
+    return found.enum(field, value, CATCH_UPS)
 
 
 def _length(found: Violations, field: str, value: Duration) -> timedelta:

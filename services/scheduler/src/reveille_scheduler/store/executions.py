@@ -1,4 +1,4 @@
-"""The ledger of occurrences."""
+"""The ledger while it works: recording, claiming, renewing and ending attempts."""
 
 from __future__ import annotations
 
@@ -7,12 +7,10 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from uuid import UUID
 
-import asyncpg
-
 from reveille_runtime.db import Tx
 from reveille_runtime.lease import Lease
 from reveille_runtime.queries import load_queries
-from reveille_scheduler.domain.occurrence import Ending, Execution
+from reveille_scheduler.domain.occurrence import Ending
 from reveille_scheduler.domain.states import ExecutionState
 
 Q = load_queries(__package__, "executions.sql")
@@ -30,6 +28,7 @@ class NewExecution:
     max_attempts: int
     token: UUID | None
     lease: timedelta
+    retried_for: timedelta
     collapsed: int
     carrier: Mapping[str, str]
     reason: str = ""
@@ -37,17 +36,41 @@ class NewExecution:
 
 
 @dataclass(frozen=True, slots=True)
+class Begun:
+    """An attempt as its claim wrote it."""
+
+    attempt: int
+    max_attempts: int
+    give_backs: int
+    retry_until: datetime
+    started_at: datetime
+
+
+@dataclass(frozen=True, slots=True)
 class DueRetry:
-    """A failed occurrence whose time has come, under our lock."""
+    """An occurrence whose next attempt is due, under our lock."""
 
     id: UUID
     job_name: str
     scope_kind: str
     scope_id: str
     plan_time: datetime
+    state: ExecutionState
+    retry_until: datetime
     in_force: bool
-    busy: bool
+    running: int
     carrier: Mapping[str, str]
+    now: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class Withdrawal:
+    """A promised attempt that is not made any more."""
+
+    retry: DueRetry
+    state: ExecutionState
+    reason: str
+    message: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,6 +83,7 @@ class Expired:
     attempt: int
     max_attempts: int
     started_at: datetime
+    retry_until: datetime
     carrier: Mapping[str, str]
     now: datetime
 
@@ -81,8 +105,8 @@ class Span:
     end: datetime
 
 
-async def insert(tx: Tx, rows: Sequence[NewExecution], runner: str) -> dict[UUID, datetime | None]:
-    """Record occurrences; gives those that were not recorded before, with their start."""
+async def insert(tx: Tx, rows: Sequence[NewExecution], runner: str) -> dict[UUID, Begun | None]:
+    """Record occurrences; gives those that were not recorded before, None for a skipped one."""
     columns = (
         [each.id for each in rows],
         [each.job_name for each in rows],
@@ -102,13 +126,21 @@ async def insert(tx: Tx, rows: Sequence[NewExecution], runner: str) -> dict[UUID
         [each.reason for each in rows],
         [each.message for each in rows],
         [dict(each.carrier) for each in rows],
+        [each.retried_for for each in rows],
     )
-    return {row["id"]: row["started_at"] for row in found}
+    most = {each.id: each.max_attempts for each in rows}
+    return {
+        row["id"]: None
+        if row["started_at"] is None
+        else Begun(1, most[row["id"]], 0, row["retry_until"], row["started_at"])
+        for row in found
+    }
 
 
-async def lock_due_retries(tx: Tx, limit: int) -> list[UUID]:
-    """Lock failed occurrences whose time has come, and their scopes."""
-    return [row["id"] for row in await tx.fetch(Q["lock_due_retries"], limit)]
+async def lock_due_retries(tx: Tx, job_name: str, limit: int, slots: int) -> list[UUID]:
+    """Lock occurrences whose next attempt is due and has a free slot, and their scopes."""
+    rows = await tx.fetch(Q["lock_due_retries"], job_name, limit, slots)
+    return [row["id"] for row in rows]
 
 
 async def read_due_retries(tx: Tx, ids: Sequence[UUID]) -> list[DueRetry]:
@@ -120,31 +152,51 @@ async def read_due_retries(tx: Tx, ids: Sequence[UUID]) -> list[DueRetry]:
             scope_kind=row["scope_kind"],
             scope_id=row["scope_id"],
             plan_time=row["plan_time"],
+            state=ExecutionState(row["state"]),
+            retry_until=row["retry_until"],
             in_force=row["in_force"],
-            busy=row["busy"],
+            running=row["running"],
             carrier=row["trace_carrier"],
+            now=row["now"],
         )
         for row in await tx.fetch(Q["due_retries"], list(ids))
     ]
 
 
 async def claim_retries(
-    tx: Tx, leases: Sequence[tuple[Lease, timedelta]], runner: str
-) -> dict[UUID, tuple[int, datetime]]:
-    """Begin the next attempt of locked occurrences; gives its number and start."""
+    tx: Tx, leases: Sequence[Lease], length: timedelta, retried_for: timedelta, runner: str
+) -> dict[UUID, Begun]:
+    """Begin the next attempt of locked occurrences of one job."""
     found = await tx.fetch(
         Q["claim_retries"],
-        [lease.id for lease, _ in leases],
-        [lease.token for lease, _ in leases],
-        [length for _, length in leases],
+        [lease.id for lease in leases],
+        [lease.token for lease in leases],
+        [length for _ in leases],
         runner,
+        [retried_for for _ in leases],
     )
-    return {row["id"]: (row["attempt"], row["started_at"]) for row in found}
+    return {
+        row["id"]: Begun(
+            row["attempt"],
+            row["max_attempts"],
+            row["give_backs"],
+            row["retry_until"],
+            row["started_at"],
+        )
+        for row in found
+    }
 
 
-async def supersede(tx: Tx, ids: Sequence[UUID], message: str) -> list[asyncpg.Record]:
-    """Skip locked retries that a newer rule has overtaken."""
-    return await tx.fetch(Q["supersede"], list(ids), message)
+async def withdraw(tx: Tx, withdrawals: Sequence[Withdrawal]) -> dict[UUID, Span]:
+    """End locked occurrences whose promised attempt is not made any more."""
+    rows = await tx.fetch(
+        Q["withdraw_retries"],
+        [each.retry.id for each in withdrawals],
+        [each.state.value for each in withdrawals],
+        [each.reason for each in withdrawals],
+        [each.message for each in withdrawals],
+    )
+    return {row["id"]: Span(row["created_at"], row["finished_at"]) for row in rows}
 
 
 async def renew(tx: Tx, leases: Sequence[Lease]) -> Collection[UUID]:
@@ -181,6 +233,7 @@ async def expired(tx: Tx, limit: int) -> list[Expired]:
             attempt=row["attempt"],
             max_attempts=row["max_attempts"],
             started_at=row["started_at"],
+            retry_until=row["retry_until"],
             carrier=row["trace_carrier"],
             now=row["now"],
         )
@@ -199,67 +252,7 @@ async def take_over(tx: Tx, gone: Sequence[tuple[Lease, datetime | None]]) -> di
     return {row["id"]: Span(row["created_at"], row["finished_at"]) for row in rows}
 
 
-async def get(tx: Tx, execution_id: UUID) -> Execution | None:
-    """Read one occurrence."""
-    row = await tx.fetchrow(Q["get_execution"], execution_id)
-    return None if row is None else execution_of(row)
-
-
-async def page(
-    tx: Tx,
-    job_name: str | None,
-    scope_id: str | None,
-    states: Sequence[ExecutionState],
-    before: tuple[datetime, UUID] | None,
-    limit: int,
-) -> list[Execution]:
-    """List occurrences, newest planned first."""
-    plan_time, execution_id = before or (None, None)
-    rows = await tx.fetch(
-        Q["list_executions"],
-        job_name,
-        scope_id,
-        [state.value for state in states] or None,
-        plan_time,
-        execution_id,
-        limit,
-    )
-    return [execution_of(row) for row in rows]
-
-
-async def explain(
-    tx: Tx, execution_id: UUID | None, scope_id: str | None, plan_time: datetime | None
-) -> list[tuple[Execution, datetime | None, datetime]]:
-    """Read occurrences for an explanation, each with the end of its lease and the clock."""
-    rows = await tx.fetch(Q["explain_executions"], execution_id, scope_id, plan_time)
-    return [(execution_of(row), row["stale_after"], row["now"]) for row in rows]
-
-
-def execution_of(row: asyncpg.Record) -> Execution:
-    """Map a row."""
-    return Execution(
-        id=row["id"],
-        job_name=row["job_name"],
-        scope_kind=row["scope_kind"],
-        scope_id=row["scope_id"],
-        plan_time=row["plan_time"],
-        state=ExecutionState(row["state"]),
-        attempt=row["attempt"],
-        max_attempts=row["max_attempts"],
-        next_retry_at=row["next_retry_at"],
-        runner_id=row["runner_id"],
-        started_at=row["started_at"],
-        finished_at=row["finished_at"],
-        reason=row["reason"],
-        message=row["message"],
-        result=row["result"],
-        collapsed=row["collapsed"],
-        carrier=row["trace_carrier"],
-    )
-
-
-async def give_backs(tx: Tx, ids: Sequence[UUID]) -> dict[UUID, int]:
-    """Read how often attempts of these occurrences were given back."""
-    if not ids:
-        return {}
-    return {row["id"]: row["give_backs"] for row in await tx.fetch(Q["give_backs"], list(ids))}
+async def now(tx: Tx) -> datetime:
+    """Read the clock that waits are counted from."""
+    moment: datetime = await tx.fetchval(Q["executions_now"])
+    return moment

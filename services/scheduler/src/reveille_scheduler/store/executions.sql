@@ -1,48 +1,48 @@
 -- name: insert_executions
 -- Records occurrences; one that is recorded already gives no row, and its claim is somebody else's.
 -- $1 ids, $2 job names, $3 scope kinds, $4 scope ids, $5 plan times, $6 states, $7 max attempts,
--- $8 tokens, $9 lease lengths, $10 runner, $11 collapsed, $12 reasons, $13 messages, $14 carriers
+-- $8 tokens, $9 lease lengths, $10 runner, $11 collapsed, $12 reasons, $13 messages, $14 carriers,
+-- $15 how long each may be retried
 INSERT INTO executions (id, job_name, scope_kind, scope_id, plan_time, state, attempt, max_attempts,
                         lease_token, stale_after, runner_id, started_at, finished_at,
-                        collapsed, reason, message, trace_carrier)
+                        collapsed, reason, message, trace_carrier, retry_until)
 SELECT new.id, new.job_name, new.scope_kind, new.scope_id, new.plan_time, new.state,
        CASE new.state WHEN 'running' THEN 1 ELSE 0 END, new.max_attempts,
        new.token, CASE new.state WHEN 'running' THEN clock() + new.lease END,
        $10, CASE new.state WHEN 'running' THEN clock() END,
        CASE new.state WHEN 'running' THEN NULL ELSE clock() END,
-       new.collapsed, new.reason, new.message, new.carrier
+       new.collapsed, new.reason, new.message, new.carrier, clock() + new.retried_for
 FROM unnest($1::uuid[], $2::text[], $3::text[], $4::text[], $5::timestamptz[], $6::text[],
             $7::integer[], $8::uuid[], $9::interval[], $11::integer[], $12::text[], $13::text[],
-            $14::jsonb[])
+            $14::jsonb[], $15::interval[])
      AS new (id, job_name, scope_kind, scope_id, plan_time, state, max_attempts, token, lease,
-             collapsed, reason, message, carrier)
+             collapsed, reason, message, carrier, retried_for)
 ON CONFLICT ON CONSTRAINT executions_occurrence DO NOTHING
-RETURNING id, started_at;
+RETURNING id, started_at, retry_until;
 
 -- name: lock_due_retries
--- Failed occurrences whose time has come, with their scopes, so that no new plan starts beside one.
--- $1 limit
+-- Occurrences whose next attempt is due, with their scopes, so that no new plan starts beside one.
+-- $1 job_name, $2 limit, $3 plans per scope
 SELECT e.id
 FROM executions AS e
 JOIN scopes AS s ON s.job_name = e.job_name AND s.kind = e.scope_kind AND s.scope_id = e.scope_id
-WHERE e.next_retry_at <= (SELECT clock())
-  AND NOT EXISTS (
-      SELECT 1 FROM executions AS busy
-      WHERE busy.state = 'running' AND busy.job_name = e.job_name
-        AND busy.scope_kind = e.scope_kind AND busy.scope_id = e.scope_id)
-ORDER BY e.next_retry_at
-LIMIT $1
+WHERE e.job_name = $1 AND e.next_retry_at <= (SELECT clock())
+  AND (SELECT count(*) FROM executions AS busy
+       WHERE busy.state = 'running' AND busy.job_name = e.job_name
+         AND busy.scope_kind = e.scope_kind AND busy.scope_id = e.scope_id) < $3
+ORDER BY e.next_retry_at, e.plan_time
+LIMIT $2
 FOR UPDATE OF s, e SKIP LOCKED;
 
 -- name: due_retries
 -- What a retry needs to know, read after the lock. $1 ids
-SELECT e.id, e.job_name, e.scope_kind, e.scope_id, e.plan_time, e.attempt, e.max_attempts,
-       e.give_backs, e.trace_carrier,
-       s.enabled AND s.deleted_at IS NULL AND s.effective_from < e.plan_time AS in_force,
-       EXISTS (
-           SELECT 1 FROM executions AS busy
-           WHERE busy.state = 'running' AND busy.job_name = e.job_name
-             AND busy.scope_kind = e.scope_kind AND busy.scope_id = e.scope_id) AS busy,
+SELECT e.id, e.job_name, e.scope_kind, e.scope_id, e.plan_time, e.state, e.retry_until,
+       e.trace_carrier,
+       s.deleted_at IS NULL AND (e.requested_at IS NOT NULL
+           OR s.enabled AND s.effective_from < e.plan_time) AS in_force,
+       (SELECT count(*) FROM executions AS busy
+        WHERE busy.state = 'running' AND busy.job_name = e.job_name
+          AND busy.scope_kind = e.scope_kind AND busy.scope_id = e.scope_id) AS running,
        (SELECT clock()) AS now
 FROM executions AS e
 JOIN scopes AS s ON s.job_name = e.job_name AND s.kind = e.scope_kind AND s.scope_id = e.scope_id
@@ -50,23 +50,28 @@ WHERE e.id = ANY ($1::uuid[]) AND e.next_retry_at IS NOT NULL
 ORDER BY e.plan_time;
 
 -- name: claim_retries
--- The next attempt of locked occurrences, under fresh tokens.
--- $1 ids, $2 tokens, $3 lease lengths, $4 runner
+-- The next attempt of locked occurrences, under fresh tokens; a missed one is retried from now on.
+-- $1 ids, $2 tokens, $3 lease lengths, $4 runner, $5 how long each may be retried
 UPDATE executions AS e
 SET state = 'running', attempt = e.attempt + 1, next_retry_at = NULL,
+    retry_until = CASE e.state WHEN 'skipped' THEN clock() + claim.retried_for
+                               ELSE e.retry_until END,
     lease_token = claim.token, stale_after = clock() + claim.lease, runner_id = $4,
     started_at = clock(), finished_at = NULL, reason = '', message = '', updated_at = clock()
-FROM unnest($1::uuid[], $2::uuid[], $3::interval[]) AS claim (id, token, lease)
+FROM unnest($1::uuid[], $2::uuid[], $3::interval[], $5::interval[])
+     AS claim (id, token, lease, retried_for)
 WHERE e.id = claim.id AND e.next_retry_at IS NOT NULL
-RETURNING e.id, e.attempt, e.started_at;
+RETURNING e.id, e.attempt, e.max_attempts, e.give_backs, e.retry_until, e.started_at;
 
--- name: supersede
--- Failed occurrences that a newer rule, or the end of the scope, has overtaken. $1 ids, $2 message
-UPDATE executions
-SET state = 'skipped', next_retry_at = NULL, reason = 'superseded', message = $2,
+-- name: withdraw_retries
+-- Promised attempts that are not made any more.
+-- $1 ids, $2 states, $3 reasons, $4 messages
+UPDATE executions AS e
+SET state = done.state, next_retry_at = NULL, reason = done.reason, message = done.message,
     finished_at = clock(), updated_at = clock()
-WHERE id = ANY ($1::uuid[]) AND next_retry_at IS NOT NULL
-RETURNING id, trace_carrier, created_at, finished_at, job_name, plan_time;
+FROM unnest($1::uuid[], $2::text[], $3::text[], $4::text[]) AS done (id, state, reason, message)
+WHERE e.id = done.id AND e.next_retry_at IS NOT NULL
+RETURNING e.id, e.created_at, e.finished_at;
 
 -- name: renew
 -- Keeps leases alive; a row that is not returned is lost. $1 ids, $2 tokens
@@ -93,10 +98,14 @@ FROM unnest($1::uuid[], $2::uuid[], $3::text[], $4::integer[], $5::timestamptz[]
 WHERE e.id = done.id AND e.lease_token = done.token
 RETURNING e.id, e.created_at, e.finished_at;
 
+-- name: executions_now
+-- The clock that waits are counted from.
+SELECT clock();
+
 -- name: expired
 -- Claims whose lease has run out by the database's clock. $1 limit
 SELECT e.id, e.lease_token, e.job_name, e.plan_time, e.attempt, e.max_attempts, e.started_at,
-       e.trace_carrier, (SELECT clock()) AS now
+       e.retry_until, e.trace_carrier, (SELECT clock()) AS now
 FROM executions AS e
 WHERE e.state = 'running' AND e.stale_after < (SELECT clock())
 ORDER BY e.stale_after
@@ -112,44 +121,3 @@ SET state = 'failed', next_retry_at = gone.next_retry_at, reason = 'lease_expire
 FROM unnest($1::uuid[], $2::uuid[], $3::timestamptz[]) AS gone (id, token, next_retry_at)
 WHERE e.id = gone.id AND e.lease_token = gone.token AND e.stale_after < (SELECT clock())
 RETURNING e.id, e.created_at, e.finished_at;
-
--- name: get_execution
--- One occurrence. $1 id
-SELECT id, job_name, scope_kind, scope_id, plan_time, state, attempt, max_attempts, next_retry_at,
-       runner_id, started_at, finished_at, reason, message, result, collapsed, trace_carrier
-FROM executions
-WHERE id = $1;
-
--- name: list_executions
--- A page of occurrences, newest planned first.
--- $1 job (or null), $2 scope id (or null), $3 states (or null), $4 before plan_time (or null),
--- $5 before id, $6 limit
-SELECT id, job_name, scope_kind, scope_id, plan_time, state, attempt, max_attempts, next_retry_at,
-       runner_id, started_at, finished_at, reason, message, result, collapsed, trace_carrier
-FROM executions
-WHERE ($1::text IS NULL OR job_name = $1)
-  AND ($2::text IS NULL OR scope_id = $2)
-  AND ($3::text[] IS NULL OR state = ANY ($3))
-  AND ($4::timestamptz IS NULL OR (plan_time, id) < ($4, $5::uuid))
-ORDER BY plan_time DESC, id DESC
-LIMIT $6;
-
--- name: explain_executions
--- The newest occurrences of a scope, or one by id or by scope and time.
--- $1 execution id (or null), $2 scope id (or null), $3 plan time (or null)
-SELECT id, job_name, scope_kind, scope_id, plan_time, state, attempt, max_attempts, next_retry_at,
-       runner_id, started_at, finished_at, reason, message, result, collapsed, trace_carrier,
-       stale_after, (SELECT clock()) AS now
-FROM executions
-WHERE ($1::uuid IS NULL OR id = $1)
-  AND ($2::text IS NULL OR scope_id = $2)
-  AND ($3::timestamptz IS NULL OR plan_time = $3)
-  AND ($1::uuid IS NOT NULL OR $2::text IS NOT NULL)
-ORDER BY plan_time DESC
-LIMIT 5;
-
--- name: give_backs
--- How often attempts were given back already, which spaces the next try. $1 ids
-SELECT id, give_backs
-FROM executions
-WHERE id = ANY ($1::uuid[]);

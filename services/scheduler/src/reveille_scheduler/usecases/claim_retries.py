@@ -1,7 +1,13 @@
-"""Claim the next attempt of failed occurrences whose time has come, at their own plan times."""
+"""Claim the next attempt of occurrences whose time has come, at their own plan times.
+
+These are failures to be tried again, and missed occurrences that a backfill asked for.
+"""
 
 from __future__ import annotations
 
+import time
+from collections import Counter
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from reveille_runtime.crash import crash_point
@@ -9,92 +15,121 @@ from reveille_runtime.db import Database, Tx
 from reveille_runtime.ids import new_token
 from reveille_runtime.lease import Lease
 from reveille_scheduler import crash_points
+from reveille_scheduler.domain.job import Job
 from reveille_scheduler.domain.occurrence import Claim
+from reveille_scheduler.domain.retrying import is_overdue
+from reveille_scheduler.domain.states import ExecutionState
 from reveille_scheduler.store import executions, jobs
-from reveille_scheduler.store.executions import DueRetry
+from reveille_scheduler.store.executions import DueRetry, Span, Withdrawal
 from reveille_scheduler.usecases.trace import Tracing
 
 _OVERTAKEN = "its rule was changed, switched off or deleted before it could be tried again"
+_OVERDUE = "not tried again: no scheduler was there until after its retry deadline"
 
 
 @dataclass(frozen=True, slots=True)
 class RetryBatch:
-    """The claims to execute, and how many failed occurrences were looked at."""
+    """The claims to execute, and whether there may be more."""
 
     claims: tuple[Claim, ...]
-    looked_at: int
+    more: bool
 
 
 class ClaimRetries:
-    """Claims a batch of due retries; those that a newer rule has overtaken become skipped."""
+    """Claims a batch of a job's due retries; those that a newer rule has overtaken are skipped."""
 
-    def __init__(self, database: Database, tracing: Tracing, runner: str) -> None:
+    def __init__(
+        self,
+        database: Database,
+        tracing: Tracing,
+        runner: str,
+        monotonic: Callable[[], float] = time.monotonic,
+    ) -> None:
         self._database = database
         self._tracing = tracing
         self._runner = runner
+        self._monotonic = monotonic
 
-    async def __call__(self, limit: int) -> RetryBatch:
+    async def __call__(self, job_name: str, limit: int) -> RetryBatch:
         """Claim at most `limit` retries."""
+        began = self._monotonic()
         async with self._database.transaction() as tx:
-            locked = await executions.lock_due_retries(tx, limit)
+            job = (await jobs.by_name(tx, [job_name])).get(job_name)
+            if job is None:
+                return RetryBatch((), more=False)
+            locked = await executions.lock_due_retries(tx, job_name, limit, job.plans_per_scope)
             if not locked:
-                return RetryBatch((), 0)
+                return RetryBatch((), more=False)
             due = await executions.read_due_retries(tx, locked)
-            overtaken = [retry.id for retry in due if not retry.in_force]
-            ended = await executions.supersede(tx, overtaken, _OVERTAKEN) if overtaken else []
-            claims = await self._claim(tx, _one_per_scope(due))
-        for row in ended:
-            self._tracing.settled(
-                row["trace_carrier"],
-                row["job_name"],
-                row["plan_time"],
-                row["created_at"],
-                row["finished_at"],
-                outcome="skipped",
-                reason="superseded",
+            withdrawn = [each for retry in due if (each := _withdrawal(retry)) is not None]
+            ended = await executions.withdraw(tx, withdrawn) if withdrawn else {}
+            gone = {each.retry.id for each in withdrawn}
+            chosen = _within_slots(
+                [retry for retry in due if retry.id not in gone], job.plans_per_scope
             )
+            claims = await self._claim(tx, job, chosen, began) if chosen else []
+        for each in withdrawn:
+            self._tell(each, ended.get(each.retry.id))
         crash_point(crash_points.AFTER_RETRY_CLAIM)
-        return RetryBatch(tuple(claims), len(locked))
+        return RetryBatch(tuple(claims), more=bool(claims) or bool(ended))
 
-    async def _claim(self, tx: Tx, due: list[DueRetry]) -> list[Claim]:
-        if not due:
-            return []
-        known = await jobs.by_name(tx, {retry.job_name for retry in due})
+    async def _claim(self, tx: Tx, job: Job, due: Sequence[DueRetry], since: float) -> list[Claim]:
         leases = {retry.id: Lease(retry.id, new_token()) for retry in due}
-        claimed = await executions.claim_retries(
-            tx,
-            [(leases[retry.id], known[retry.job_name].stale_timeout) for retry in due],
-            self._runner,
+        begun = await executions.claim_retries(
+            tx, list(leases.values()), job.stale_timeout, job.retry_deadline, self._runner
         )
-        claims = []
-        for retry in due:
-            if retry.id not in claimed:
-                continue
-            attempt, started_at = claimed[retry.id]
-            job = known[retry.job_name]
-            claims.append(
-                Claim(
-                    id=retry.id,
-                    token=leases[retry.id].token,
-                    job_name=retry.job_name,
-                    scope_kind=retry.scope_kind,
-                    scope_id=retry.scope_id,
-                    plan_time=retry.plan_time,
-                    attempt=attempt,
-                    started_at=started_at,
-                    carrier=retry.carrier,
-                    handler=job.handler,
-                    run_timeout=job.run_timeout,
-                    stale_timeout=job.stale_timeout,
-                )
+        return [
+            Claim(
+                id=retry.id,
+                token=leases[retry.id].token,
+                job_name=retry.job_name,
+                scope_kind=retry.scope_kind,
+                scope_id=retry.scope_id,
+                plan_time=retry.plan_time,
+                attempt=attempt.attempt,
+                started_at=attempt.started_at,
+                carrier=retry.carrier,
+                handler=job.handler,
+                run_timeout=job.run_timeout,
+                stale_timeout=job.stale_timeout,
+                max_attempts=attempt.max_attempts,
+                give_backs=attempt.give_backs,
+                retry_until=attempt.retry_until,
+                since=since,
             )
-        return claims
+            for retry in due
+            if (attempt := begun.get(retry.id)) is not None
+        ]
+
+    def _tell(self, withdrawal: Withdrawal, span: Span | None) -> None:
+        if span is not None:
+            self._tracing.settled(
+                withdrawal.retry.carrier,
+                withdrawal.retry.job_name,
+                withdrawal.retry.plan_time,
+                span.start,
+                span.end,
+                outcome=withdrawal.state.value,
+                reason=withdrawal.reason,
+            )
 
 
-def _one_per_scope(due: list[DueRetry]) -> list[DueRetry]:
-    """Keep the oldest plan of each scope that is not at work: a scope runs one at a time."""
-    chosen: dict[tuple[str, str, str], DueRetry] = {}
+def _withdrawal(retry: DueRetry) -> Withdrawal | None:
+    """Judge whether a promised attempt is still to be made."""
+    if not retry.in_force:
+        return Withdrawal(retry, ExecutionState.SKIPPED, "superseded", _OVERTAKEN)
+    if retry.state is ExecutionState.FAILED and is_overdue(retry.now, retry.retry_until):
+        return Withdrawal(retry, ExecutionState.FAILED, "retry_deadline", _OVERDUE)
+    return None
+
+
+def _within_slots(due: Sequence[DueRetry], slots: int) -> list[DueRetry]:
+    """Keep the oldest plans of each scope for which it has a free slot."""
+    taken: Counter[tuple[str, str]] = Counter()
+    chosen: list[DueRetry] = []
     for retry in due:
-        if retry.in_force and not retry.busy:
-            chosen.setdefault((retry.job_name, retry.scope_kind, retry.scope_id), retry)
-    return list(chosen.values())
+        scope = (retry.scope_kind, retry.scope_id)
+        if retry.running + taken[scope] < slots:
+            taken[scope] += 1
+            chosen.append(retry)
+    return chosen

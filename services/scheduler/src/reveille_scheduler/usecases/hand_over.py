@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
+from uuid import UUID
 
 from opentelemetry import trace
 from opentelemetry.trace import Status, StatusCode
@@ -33,47 +35,93 @@ if TYPE_CHECKING:
     # It exists for type checkers only.
     from reveille.scheduler.v1.job_handler_service_pb2_grpc import JobHandlerServiceAsyncStub
 
+# Calls of one job that may be at its handler at once.
+MOST_CALLS = 8
 _log = logs.get_logger(__name__)
 
 
+@dataclass(frozen=True, slots=True)
+class Order:
+    """A plan on its way to its handler; `check` raises once its lease cannot be trusted."""
+
+    claim: Claim
+    carrier: Mapping[str, str]
+    check: Callable[[], None]
+
+
 class Handler:
-    """One handler target: plans in, endings out, a batch a call."""
+    """One handler target: plans in, endings out, a batch a call, each job in batches of its own."""
 
     def __init__(self, name: str, stub: JobHandlerServiceAsyncStub) -> None:
         self.name = name
-        self._stub = stub
-        self.plans: Batcher[tuple[Claim, Mapping[str, str]], Ending] = Batcher(
-            f"plans of {name}", self._run, max_in_flight=8
-        )
+        self.stub = stub
+        self._jobs: dict[str, Batcher[Order, Ending]] = {}
 
-    async def _run(
-        self, batch: Sequence[tuple[Claim, Mapping[str, str]]]
-    ) -> Sequence[Ending | Exception]:
-        request = pb.RunPlansRequest(
-            plans=[
-                pb.Plan(
-                    execution_id=str(claim.id),
-                    job_name=claim.job_name,
-                    scope_kind=claim.scope_kind,
-                    scope_id=claim.scope_id,
-                    plan_time=to_timestamp(claim.plan_time),
-                    attempt=claim.attempt,
-                    trace_carrier=dict(carrier),
-                )
-                for claim, carrier in batch
-            ]
-        )
-        patience = min(claim.run_timeout for claim, _ in batch).total_seconds()
+    async def execute(self, order: Order) -> Ending:
+        """Have a plan executed with others of its job; a slow job does not hold up another."""
+        job_name = order.claim.job_name
+        if job_name not in self._jobs:
+            self._jobs[job_name] = Batcher(
+                f"plans of {job_name}",
+                self._run,
+                max_in_flight=MOST_CALLS,
+                transient=_never,
+            )
+        return await self._jobs[job_name].submit(order)
+
+    async def _run(self, batch: Sequence[Order]) -> Sequence[Ending | Exception]:
+        answers: dict[UUID, Ending | Exception] = {}
+        sound: list[Order] = []
+        for order in batch:
+            try:
+                # A process that was suspended must not begin what others have taken over.
+                order.check()
+            except LeaseLost as lost:
+                answers[order.claim.id] = lost
+            else:
+                sound.append(order)
+        answers |= await self._call(sound)
+        return [answers[order.claim.id] for order in batch]
+
+    async def _call(self, batch: Sequence[Order]) -> dict[UUID, Ending | Exception]:
+        if not batch:
+            return {}
+        claims = [order.claim for order in batch]
+        request = pb.RunPlansRequest(plans=[_plan(order) for order in batch])
+        patience = min(claim.run_timeout for claim in claims).total_seconds()
         crash_point(crash_points.BEFORE_HAND_OVER)
         try:
             with as_domain_errors():
-                answer = await self._stub.RunPlans(request, timeout=patience)
+                answer = await self.stub.RunPlans(request, timeout=patience)
+        except Unavailable as error:
+            return dict.fromkeys((claim.id for claim in claims), _not_decided(error))
         except DomainError as error:
-            ending = _ending_of_error(error)
-            return [ending] * len(batch)
+            if len(batch) > 1:
+                # One plan may have spoiled the call for all; handling a plan twice is harmless.
+                middle = len(batch) // 2
+                return await self._call(batch[:middle]) | await self._call(batch[middle:])
+            return {claims[0].id: _ending_of_error(error)}
         crash_point(crash_points.AFTER_HAND_OVER)
         results = {each.execution_id: each for each in answer.results}
-        return [_ending(results.get(str(claim.id))) for claim, _ in batch]
+        return {claim.id: _ending(results.get(str(claim.id))) for claim in claims}
+
+
+def _plan(order: Order) -> pb.Plan:
+    claim = order.claim
+    return pb.Plan(
+        execution_id=str(claim.id),
+        job_name=claim.job_name,
+        scope_kind=claim.scope_kind,
+        scope_id=claim.scope_id,
+        plan_time=to_timestamp(claim.plan_time),
+        attempt=claim.attempt,
+        trace_carrier=dict(order.carrier),
+    )
+
+
+def _never(_: BaseException) -> bool:
+    """Say that no error of a call is repeated by the batcher: the ledger's retries do that."""
+    return False
 
 
 class HandOver:
@@ -97,14 +145,15 @@ class HandOver:
         try:
             lease = Lease(claim.id, claim.token)
             length = claim.stale_timeout.total_seconds()
-            async with self._keeper.hold(lease, duration=length) as held:
+            async with self._keeper.hold(lease, since=claim.since, duration=length) as held:
                 try:
                     with trace.use_span(span, end_on_exit=False):
                         carrier = inject() or dict(claim.carrier)
-                    ending = await held.guard(self._execute(claim, carrier))
+                    ending = await held.guard(self._execute(Order(claim, carrier, held.check)))
                 except asyncio.CancelledError:
                     # The terminal write survives the shutdown that cancelled us.
-                    await asyncio.shield(self._write(claim, _given_back("the scheduler stopped")))
+                    ending = replace(_given_back("the scheduler stopped"), at_once=True)
+                    await asyncio.shield(self._write(claim, ending))
                     raise
                 held.release()
                 await self._write(claim, ending)
@@ -120,19 +169,30 @@ class HandOver:
         finally:
             span.end()
 
-    async def _execute(self, claim: Claim, carrier: Mapping[str, str]) -> Ending:
-        handler = self._handlers.get(claim.handler)
+    async def _execute(self, order: Order) -> Ending:
+        handler = self._handlers.get(order.claim.handler)
         if handler is None:
-            return _given_back(f"no handler called {claim.handler} is configured here")
-        return await handler.plans.submit((claim, carrier))
+            return _given_back(f"no handler called {order.claim.handler} is configured here")
+        try:
+            return await handler.execute(order)
+        except (Unavailable, ResourceExhausted) as error:
+            # Our own queue is full, or closed since we stop.
+            return _given_back(error.message)
 
     async def _write(self, claim: Claim, ending: Ending) -> None:
         await self._settle.submit(Ended(claim, ending))
 
 
+def _not_decided(error: Unavailable) -> Ending:
+    """Read a call that never got its answer: what may be transient costs no attempt."""
+    ending = _given_back(error.message)
+    late = error.reason == "DEADLINE_EXCEEDED"
+    return replace(ending, reason="handler_timeout") if late else ending
+
+
 def _ending_of_error(error: DomainError) -> Ending:
-    """Read a failed call: what may be transient costs no attempt, what is refused does."""
-    if isinstance(error, (Unavailable, ResourceExhausted)):
+    """Read a refused call: the attempt counts, unless the handler only had too much to do."""
+    if isinstance(error, ResourceExhausted):
         return _given_back(error.message)
     return Ending(
         ExecutionState.FAILED,

@@ -1,4 +1,4 @@
-"""Plan due scopes: record the occurrence that is due, claim it, and say where to look next.
+"""Plan due scopes: record the occurrences that are due, claim them, and say where to look next.
 
 All of it is one transaction under the scopes' row locks, so a scope is planned by one replica at
 a time; the ledger's unique key decides should two ever meet.
@@ -6,129 +6,105 @@ a time; the ledger's unique key decides should two ever meet.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 from dataclasses import dataclass
-from datetime import timedelta
-from uuid import UUID
+from datetime import UTC, datetime
 
 from reveille_cron import CronError
-from reveille_runtime.carrier import SpanSeed
 from reveille_runtime.crash import crash_point
 from reveille_runtime.db import Database, Tx
-from reveille_runtime.ids import new_id, new_token
+from reveille_runtime.validation import NIL
 from reveille_scheduler import crash_points
-from reveille_scheduler.domain.job import Job
 from reveille_scheduler.domain.occurrence import Claim
-from reveille_scheduler.domain.planning import Planned, planner
-from reveille_scheduler.store import executions, jobs, scopes
-from reveille_scheduler.store.executions import NewExecution
-from reveille_scheduler.store.scopes import LockedScope, Move
+from reveille_scheduler.domain.planning import Occurrence, Planned, Planner
+from reveille_scheduler.domain.scope import Scope
+from reveille_scheduler.store import jobs, scopes
+from reveille_scheduler.store.scopes import LockedScope, Mark, Move
+from reveille_scheduler.usecases.recording import Recorder
+
+START = Mark(datetime(1, 1, 2, tzinfo=UTC), NIL)
+# How long the scopes before the mark may be left out of sight.
+RESCAN_SECONDS = 1.0
 
 
 @dataclass(frozen=True, slots=True)
 class PlannedBatch:
-    """What one round of planning did: the claims to execute, and how much it looked at."""
+    """What one round of planning did: the claims to execute, and whether there may be more."""
 
     claims: tuple[Claim, ...]
-    looked_at: int
-
-
-@dataclass(frozen=True, slots=True)
-class _Candidate:
-    scope: LockedScope
-    job: Job
-    planned: Planned
+    more: bool
 
 
 class PlanDue:
-    """Plans a batch of due scopes."""
+    """Plans a batch of a job's due scopes.
 
-    def __init__(self, database: Database, runner: str) -> None:
+    It goes on from where the last batch ended: entries that are dead but cannot be vacuumed yet
+    are not walked over again and again. The scopes before the mark are seen once a second.
+    """
+
+    def __init__(
+        self,
+        database: Database,
+        runner: str,
+        monotonic: Callable[[], float] = time.monotonic,
+    ) -> None:
         self._database = database
         self._runner = runner
+        self._monotonic = monotonic
+        self._marks: dict[str, tuple[Mark, float]] = {}
 
-    async def __call__(self, limit: int) -> PlannedBatch:
-        """Plan at most `limit` scopes."""
+    async def __call__(self, job_name: str, limit: int) -> PlannedBatch:
+        """Plan at most `limit` scopes and claim at most as many occurrences."""
+        began = self._monotonic()
+        mark, since = self._marks.pop(job_name, (START, began))
+        if began - since >= RESCAN_SECONDS:
+            mark, since = START, began
         async with self._database.transaction() as tx:
-            locked = await scopes.lock_due(tx, limit)
-            if not locked:
-                return PlannedBatch((), 0)
-            batch = await self._plan(tx, locked)
+            job = (await jobs.by_name(tx, [job_name])).get(job_name)
+            if job is None:
+                return PlannedBatch((), more=False)
+            locked = await scopes.lock_due(tx, job_name, limit, job.plans_per_scope, mark)
+            claims = await self._plan(tx, Recorder(job, self._runner, began), locked, limit)
         crash_point(crash_points.AFTER_CLAIM)
-        return batch
+        if len(locked) == limit:
+            self._marks[job_name] = (locked[-1], since)
+        # A short batch beyond the mark says nothing about the scopes before it.
+        return PlannedBatch(tuple(claims), more=len(locked) == limit or mark != START)
 
-    async def _plan(self, tx: Tx, locked: list[UUID]) -> PlannedBatch:
-        due = await scopes.read_due(tx, locked)
-        known = await jobs.by_name(tx, {each.job_name for each in due})
-        candidates: list[_Candidate] = []
+    async def _plan(
+        self, tx: Tx, recorder: Recorder, locked: list[Mark], limit: int
+    ) -> list[Claim]:
+        if not locked:
+            return []
+        job = recorder.job
+        due = await scopes.read_due(tx, [each.row_id for each in locked])
+        # One reading of the clock for the batch, so that equal rules are evaluated once; the
+        # first, so that nothing is planned before its time.
+        planner = Planner(job, min(each.now for each in due)) if due else None
+        found: list[tuple[Scope, Occurrence]] = []
         moves: list[Move] = []
-        if due:
-            # One reading of the clock for the batch, so that equal rules are evaluated once.
-            now = max(each.now for each in due)
-            plan = planner(now)
-            for scope in due:
-                planned = _safely(plan, scope, known[scope.job_name])
-                if isinstance(planned, Planned):
-                    candidates.append(_Candidate(scope, known[scope.job_name], planned))
-                    moves.append(Move(scope.row_id, planned.next_plan_at))
-                else:
-                    moves.append(Move(scope.row_id, None, planned))
-        rows = [_row(each) for each in candidates if each.planned.plan_time is not None]
-        recorded = await executions.insert(tx, rows, self._runner) if rows else {}
+        claimable = limit
+        for each in due:
+            free = min(job.plans_per_scope - each.running, claimable)
+            if free <= 0 or planner is None:
+                # Became busy while we waited for the lock, or the batch is full: it stays due.
+                continue
+            planned = _safely(planner, each, free)
+            if isinstance(planned, str):
+                moves.append(Move(each.row_id, None, planned))
+                continue
+            found += [(each.scope, occurrence) for occurrence in planned.occurrences]
+            claimable -= sum(not occurrence.too_late for occurrence in planned.occurrences)
+            moves.append(Move(each.row_id, planned.next_plan_at))
+        claims = await recorder.record(tx, found)
         await scopes.move(tx, moves)
-        claims = []
-        for row in rows:
-            started_at = recorded.get(row.id)
-            if started_at is not None and row.token is not None:
-                job = known[row.job_name]
-                claims.append(
-                    Claim(
-                        id=row.id,
-                        token=row.token,
-                        job_name=row.job_name,
-                        scope_kind=row.scope_kind,
-                        scope_id=row.scope_id,
-                        plan_time=row.plan_time,
-                        attempt=1,
-                        started_at=started_at,
-                        carrier=row.carrier,
-                        handler=job.handler,
-                        run_timeout=job.run_timeout,
-                        stale_timeout=job.stale_timeout,
-                    )
-                )
-        return PlannedBatch(tuple(claims), len(locked))
+        return claims
 
 
-def _safely(plan: Callable[..., Planned], scope: LockedScope, job: Job) -> Planned | str:
+def _safely(planner: Planner, locked: LockedScope, free: int) -> Planned | str:
     """Plan one scope; a rule that cannot be evaluated any more must not stop the others."""
     try:
-        return plan(scope.due, job.catch_up_window, job.max_lateness)
+        return planner.plan(locked.due, free)
     except CronError as error:
         return str(error)
-
-
-def _row(candidate: _Candidate) -> NewExecution:
-    planned, scope, job = candidate.planned, candidate.scope, candidate.job
-    plan_time = planned.plan_time
-    assert plan_time is not None  # noqa: S101 - the caller filtered on it
-    late = timedelta(0) if not planned.too_late else scope.now - plan_time
-    return NewExecution(
-        id=new_id(),
-        job_name=scope.job_name,
-        scope_kind=scope.kind,
-        scope_id=scope.scope_id,
-        plan_time=plan_time,
-        max_attempts=job.max_attempts,
-        token=None if planned.too_late else new_token(),
-        lease=job.stale_timeout,
-        collapsed=planned.collapsed,
-        carrier=SpanSeed.root().carrier(),
-        reason="too_late" if planned.too_late else "",
-        message=(
-            f"found {int(late.total_seconds())} s after its time; the limit is "
-            f"{int((job.max_lateness or late).total_seconds())} s"
-            if planned.too_late
-            else ""
-        ),
-    )

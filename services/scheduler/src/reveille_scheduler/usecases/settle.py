@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 
@@ -11,7 +11,7 @@ from reveille_runtime.db import Database
 from reveille_runtime.lease import Lease, LeaseLost
 from reveille_scheduler import crash_points
 from reveille_scheduler.domain.job import Job
-from reveille_scheduler.domain.occurrence import Claim, Ending
+from reveille_scheduler.domain.occurrence import Claim, Ending, clipped
 from reveille_scheduler.domain.retrying import next_after_give_back, next_retry
 from reveille_scheduler.domain.states import ExecutionState
 from reveille_scheduler.store import executions, jobs
@@ -36,16 +36,14 @@ class Settle:
 
     async def __call__(self, batch: Sequence[Ended]) -> Sequence[Exception | None]:
         """Write the batch in one statement."""
-        now = await self._database.now()
-        async with self._database.transaction() as tx:
-            known = await jobs.by_name(tx, {each.claim.job_name for each in batch})
-            give_backs = await executions.give_backs(
-                tx, [each.claim.id for each in batch if each.ending.given_back]
-            )
-            settlements = [
-                _settlement(each, known[each.claim.job_name], now, give_backs.get(each.claim.id, 0))
-                for each in batch
-            ]
+        failed = {
+            each.claim.job_name for each in batch if each.ending.state is ExecutionState.FAILED
+        }
+        async with self._database.session() as tx:
+            # Only a failure needs more than the one statement.
+            known = await jobs.by_name(tx, failed) if failed else {}
+            now = await executions.now(tx) if failed else None
+            settlements = [_settlement(each, known, now) for each in batch]
             written = await executions.settle(tx, settlements)
         crash_point(crash_points.AFTER_SETTLE)
         answers: list[Exception | None] = []
@@ -68,31 +66,36 @@ class Settle:
         return answers
 
 
-def _settlement(ended: Ended, job: Job, now: datetime, given_back_before: int) -> Settlement:
+def _settlement(ended: Ended, known: Mapping[str, Job], now: datetime | None) -> Settlement:
     claim, ending = ended.claim, ended.ending
     lease = Lease(claim.id, claim.token)
-    if ending.state is not ExecutionState.FAILED:
+    if ending.state is not ExecutionState.FAILED or now is None:
         return Settlement(lease, ending, None)
     if ending.given_back:
         retry = next_after_give_back(
             now=now,
-            plan_time=claim.plan_time,
-            give_backs=given_back_before + 1,
-            deadline=job.retry_deadline,
+            give_backs=claim.give_backs + 1,
+            until=claim.retry_until,
+            at_once=ending.at_once,
         )
     else:
         retry = next_retry(
             now=now,
-            plan_time=claim.plan_time,
             attempt=claim.attempt,
-            max_attempts=job.max_attempts,
-            backoff=job.retry_backoff,
-            deadline=job.retry_deadline,
+            max_attempts=claim.max_attempts,
+            backoff=known[claim.job_name].retry_backoff,
+            until=claim.retry_until,
         )
-    if retry is None and (ending.given_back or claim.attempt < job.max_attempts):
+    if retry is None and (ending.given_back or claim.attempt < claim.max_attempts):
         ending = replace(
             ending,
             reason="retry_deadline",
-            message=f"not tried again, its retry deadline has passed: {ending.message}",
+            message=clipped(f"not tried again, its retry deadline has passed: {ending.message}"),
+        )
+    elif retry is None:
+        ending = replace(
+            ending,
+            reason="attempts_exhausted",
+            message=clipped(f"attempt {claim.attempt} was the last: {ending.message}"),
         )
     return Settlement(lease, ending, retry)

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable
+from collections.abc import Coroutine, Iterable
+from typing import Any
 
 from reveille_runtime.lifecycle import TaskScope
 from reveille_scheduler.domain.occurrence import Claim
@@ -31,6 +32,10 @@ class Executor:
         """Execute claims in the background."""
         for claim in claims:
             self._scope.spawn(self._hand_over(claim), str(claim.id))
+
+    def run_aside(self, work: Coroutine[Any, Any, None], name: str) -> None:
+        """Run something else that must not hold up planning; it ends with the attempts."""
+        self._scope.spawn(work, name)
 
     async def run(self) -> None:
         """Live until stopped."""

@@ -1,9 +1,12 @@
-"""The tick: plan what is due, claim what is to be tried again, pass both to the executor."""
+"""The tick: for each job with something due, claim retries, plan scopes, and ask its owner."""
 
 from __future__ import annotations
 
+from reveille_scheduler.domain.occurrence import Claim
 from reveille_scheduler.usecases.claim_retries import ClaimRetries
+from reveille_scheduler.usecases.due_jobs import DueJob, DueJobs
 from reveille_scheduler.usecases.plan_due import PlanDue
+from reveille_scheduler.usecases.plan_hooks import AskedBatch, PlanHooks
 from reveille_scheduler.workers.executor import Executor
 
 
@@ -11,24 +14,56 @@ class Planner:
     """One step of the planning loop; it costs what is due, not what exists."""
 
     def __init__(
-        self, plan_due: PlanDue, claim_retries: ClaimRetries, executor: Executor, batch: int
+        self,
+        due_jobs: DueJobs,
+        plan_due: PlanDue,
+        claim_retries: ClaimRetries,
+        plan_hooks: PlanHooks,
+        executor: Executor,
+        batch: int,
     ) -> None:
+        self._due_jobs = due_jobs
         self._plan_due = plan_due
         self._claim_retries = claim_retries
+        self._plan_hooks = plan_hooks
         self._executor = executor
         self._batch = batch
+        self._turn = 0
 
     async def step(self) -> float | None:
-        """Plan one batch; 0 means that there may be more right now."""
+        """Plan one batch of each job; 0 means that there may be more right now."""
+        due = await self._due_jobs()
+        if not due:
+            return None
+        # Each job is first in turn, so that none takes the whole capacity for itself.
+        self._turn += 1
+        first = self._turn % len(due)
+        more = False
+        for job in due[first:] + due[:first]:
+            more = await self._one(job) or more
+        return 0 if more and self._executor.free else None
+
+    async def _one(self, job: DueJob) -> bool:
+        more = False
         # Older promises first: a retry is due longer than anything new.
-        limit = min(self._batch, self._executor.free)
-        if limit == 0:
-            return None
-        retries = await self._claim_retries(limit)
-        self._executor.start(retries.claims)
-        limit = min(self._batch, self._executor.free)
-        if limit == 0:
-            return None
-        planned = await self._plan_due(limit)
-        self._executor.start(planned.claims)
-        return 0 if planned.looked_at == limit or retries.claims else None
+        if job.retries and (limit := self._limit):
+            retries = await self._claim_retries(job.name, limit)
+            self._executor.start(retries.claims)
+            more = retries.more
+        if job.plans and (limit := self._limit):
+            planned = await self._plan_due(job.name, limit)
+            self._executor.start(planned.claims)
+            more = planned.more or more
+        if job.hooks and (limit := self._limit):
+            asked = await self._plan_hooks.take(job.name, limit)
+            if asked is not None:
+                self._executor.run_aside(self._ask(asked), f"plans of {job.name}")
+        return more
+
+    async def _ask(self, asked: AskedBatch) -> None:
+        claims: list[Claim] = await self._plan_hooks.ask(asked)
+        self._executor.start(claims)
+
+    @property
+    def _limit(self) -> int:
+        return min(self._batch, self._executor.free)

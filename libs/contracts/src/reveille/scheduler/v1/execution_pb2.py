@@ -26,15 +26,15 @@ from google.protobuf import timestamp_pb2 as google_dot_protobuf_dot_timestamp__
 from reveille.common.v1 import reason_pb2 as reveille_dot_common_dot_v1_dot_reason__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n%reveille/scheduler/v1/execution.proto\x12\x15reveille.scheduler.v1\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x1freveille/common/v1/reason.proto\"\x80\x04\n\tExecution\x12\x14\n\x0c\x65xecution_id\x18\x01 \x01(\t\x12\x10\n\x08job_name\x18\x02 \x01(\t\x12\x12\n\nscope_kind\x18\x03 \x01(\t\x12\x10\n\x08scope_id\x18\x04 \x01(\t\x12-\n\tplan_time\x18\x05 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x34\n\x05state\x18\x06 \x01(\x0e\x32%.reveille.scheduler.v1.ExecutionState\x12\x0f\n\x07\x61ttempt\x18\x07 \x01(\x05\x12\x14\n\x0cmax_attempts\x18\x08 \x01(\x05\x12\x33\n\x0fnext_retry_time\x18\t \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x11\n\trunner_id\x18\n \x01(\t\x12.\n\nstart_time\x18\x0b \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12/\n\x0b\x66inish_time\x18\x0c \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12*\n\x06reason\x18\r \x01(\x0e\x32\x1a.reveille.common.v1.Reason\x12\x0f\n\x07message\x18\x0e \x01(\t\x12\x0e\n\x06result\x18\x0f \x01(\x0c\x12\x11\n\tcollapsed\x18\x10 \x01(\x05\x12\x10\n\x08trace_id\x18\x11 \x01(\t*\xa4\x01\n\x0e\x45xecutionState\x12\x1f\n\x1b\x45XECUTION_STATE_UNSPECIFIED\x10\x00\x12\x1b\n\x17\x45XECUTION_STATE_RUNNING\x10\x01\x12\x1b\n\x17\x45XECUTION_STATE_SUCCESS\x10\x02\x12\x1a\n\x16\x45XECUTION_STATE_FAILED\x10\x03\x12\x1b\n\x17\x45XECUTION_STATE_SKIPPED\x10\x04\x62\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n%reveille/scheduler/v1/execution.proto\x12\x15reveille.scheduler.v1\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x1freveille/common/v1/reason.proto\"\xe3\x04\n\tExecution\x12\x14\n\x0c\x65xecution_id\x18\x01 \x01(\t\x12\x10\n\x08job_name\x18\x02 \x01(\t\x12\x12\n\nscope_kind\x18\x03 \x01(\t\x12\x10\n\x08scope_id\x18\x04 \x01(\t\x12-\n\tplan_time\x18\x05 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x34\n\x05state\x18\x06 \x01(\x0e\x32%.reveille.scheduler.v1.ExecutionState\x12\x0f\n\x07\x61ttempt\x18\x07 \x01(\x05\x12\x14\n\x0cmax_attempts\x18\x08 \x01(\x05\x12\x33\n\x0fnext_retry_time\x18\t \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x11\n\trunner_id\x18\n \x01(\t\x12.\n\nstart_time\x18\x0b \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12/\n\x0b\x66inish_time\x18\x0c \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12*\n\x06reason\x18\r \x01(\x0e\x32\x1a.reveille.common.v1.Reason\x12\x0f\n\x07message\x18\x0e \x01(\t\x12\x0e\n\x06result\x18\x0f \x01(\x0c\x12\x11\n\tcollapsed\x18\x10 \x01(\x05\x12\x10\n\x08trace_id\x18\x11 \x01(\t\x12/\n\x0bretry_until\x18\x12 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x30\n\x0crequest_time\x18\x13 \x01(\x0b\x32\x1a.google.protobuf.Timestamp*\xa4\x01\n\x0e\x45xecutionState\x12\x1f\n\x1b\x45XECUTION_STATE_UNSPECIFIED\x10\x00\x12\x1b\n\x17\x45XECUTION_STATE_RUNNING\x10\x01\x12\x1b\n\x17\x45XECUTION_STATE_SUCCESS\x10\x02\x12\x1a\n\x16\x45XECUTION_STATE_FAILED\x10\x03\x12\x1b\n\x17\x45XECUTION_STATE_SKIPPED\x10\x04\x62\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
 _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'reveille.scheduler.v1.execution_pb2', _globals)
 if not _descriptor._USE_C_DESCRIPTORS:
   DESCRIPTOR._loaded_options = None
-  _globals['_EXECUTIONSTATE']._serialized_start=646
-  _globals['_EXECUTIONSTATE']._serialized_end=810
+  _globals['_EXECUTIONSTATE']._serialized_start=745
+  _globals['_EXECUTIONSTATE']._serialized_end=909
   _globals['_EXECUTION']._serialized_start=131
-  _globals['_EXECUTION']._serialized_end=643
+  _globals['_EXECUTION']._serialized_end=742
 # @@protoc_insertion_point(module_scope)

@@ -34,7 +34,7 @@ class _ExecutionStateEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_Execut
     EXECUTION_STATE_FAILED: _ExecutionState.ValueType  # 3
     """The last attempt failed; it may be tried again."""
     EXECUTION_STATE_SKIPPED: _ExecutionState.ValueType  # 4
-    """Deliberately not executed, with a reason."""
+    """Deliberately not executed, with a reason; a too late one may be asked for by BackfillScope."""
 
 class ExecutionState(_ExecutionState, metaclass=_ExecutionStateEnumTypeWrapper):
     """Where an occurrence stands."""
@@ -48,7 +48,7 @@ EXECUTION_STATE_SUCCESS: ExecutionState.ValueType  # 2
 EXECUTION_STATE_FAILED: ExecutionState.ValueType  # 3
 """The last attempt failed; it may be tried again."""
 EXECUTION_STATE_SKIPPED: ExecutionState.ValueType  # 4
-"""Deliberately not executed, with a reason."""
+"""Deliberately not executed, with a reason; a too late one may be asked for by BackfillScope."""
 Global___ExecutionState: _TypeAlias = ExecutionState  # noqa: Y015
 
 @_typing.final
@@ -74,6 +74,8 @@ class Execution(_message.Message):
     RESULT_FIELD_NUMBER: _builtins.int
     COLLAPSED_FIELD_NUMBER: _builtins.int
     TRACE_ID_FIELD_NUMBER: _builtins.int
+    RETRY_UNTIL_FIELD_NUMBER: _builtins.int
+    REQUEST_TIME_FIELD_NUMBER: _builtins.int
     execution_id: _builtins.str
     """The id."""
     job_name: _builtins.str
@@ -116,6 +118,14 @@ class Execution(_message.Message):
     def finish_time(self) -> _timestamp_pb2.Timestamp:
         """When the last attempt ended."""
 
+    @_builtins.property
+    def retry_until(self) -> _timestamp_pb2.Timestamp:
+        """No attempt begins later than this."""
+
+    @_builtins.property
+    def request_time(self) -> _timestamp_pb2.Timestamp:
+        """When an operator last asked for it, by RetryExecution or BackfillScope; absent otherwise."""
+
     def __init__(
         self,
         *,
@@ -136,10 +146,12 @@ class Execution(_message.Message):
         result: _builtins.bytes = ...,
         collapsed: _builtins.int = ...,
         trace_id: _builtins.str = ...,
+        retry_until: _timestamp_pb2.Timestamp | None = ...,
+        request_time: _timestamp_pb2.Timestamp | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["finish_time", b"finish_time", "next_retry_time", b"next_retry_time", "plan_time", b"plan_time", "start_time", b"start_time"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["finish_time", b"finish_time", "next_retry_time", b"next_retry_time", "plan_time", b"plan_time", "request_time", b"request_time", "retry_until", b"retry_until", "start_time", b"start_time"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["attempt", b"attempt", "collapsed", b"collapsed", "execution_id", b"execution_id", "finish_time", b"finish_time", "job_name", b"job_name", "max_attempts", b"max_attempts", "message", b"message", "next_retry_time", b"next_retry_time", "plan_time", b"plan_time", "reason", b"reason", "result", b"result", "runner_id", b"runner_id", "scope_id", b"scope_id", "scope_kind", b"scope_kind", "start_time", b"start_time", "state", b"state", "trace_id", b"trace_id"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["attempt", b"attempt", "collapsed", b"collapsed", "execution_id", b"execution_id", "finish_time", b"finish_time", "job_name", b"job_name", "max_attempts", b"max_attempts", "message", b"message", "next_retry_time", b"next_retry_time", "plan_time", b"plan_time", "reason", b"reason", "request_time", b"request_time", "result", b"result", "retry_until", b"retry_until", "runner_id", b"runner_id", "scope_id", b"scope_id", "scope_kind", b"scope_kind", "start_time", b"start_time", "state", b"state", "trace_id", b"trace_id"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -24,9 +24,10 @@ _sym_db = _symbol_database.Default()
 
 from google.protobuf import timestamp_pb2 as google_dot_protobuf_dot_timestamp__pb2
 from reveille.common.v1 import access_pb2 as reveille_dot_common_dot_v1_dot_access__pb2
+from reveille.scheduler.v1 import execution_pb2 as reveille_dot_scheduler_dot_v1_dot_execution__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n/reveille/scheduler/v1/job_handler_service.proto\x12\x15reveille.scheduler.v1\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x1freveille/common/v1/access.proto\"=\n\x0fRunPlansRequest\x12*\n\x05plans\x18\x01 \x03(\x0b\x32\x1b.reveille.scheduler.v1.Plan\"\x8f\x02\n\x04Plan\x12\x14\n\x0c\x65xecution_id\x18\x01 \x01(\t\x12\x10\n\x08job_name\x18\x02 \x01(\t\x12\x12\n\nscope_kind\x18\x03 \x01(\t\x12\x10\n\x08scope_id\x18\x04 \x01(\t\x12-\n\tplan_time\x18\x05 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x0f\n\x07\x61ttempt\x18\x06 \x01(\x05\x12\x44\n\rtrace_carrier\x18\x07 \x03(\x0b\x32-.reveille.scheduler.v1.Plan.TraceCarrierEntry\x1a\x33\n\x11TraceCarrierEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\t:\x02\x38\x01\"F\n\x10RunPlansResponse\x12\x32\n\x07results\x18\x01 \x03(\x0b\x32!.reveille.scheduler.v1.PlanResult\"\x92\x01\n\nPlanResult\x12\x14\n\x0c\x65xecution_id\x18\x01 \x01(\t\x12\x33\n\x07outcome\x18\x02 \x01(\x0e\x32\".reveille.scheduler.v1.PlanOutcome\x12\x0e\n\x06result\x18\x03 \x01(\x0c\x12\x12\n\nerror_code\x18\x04 \x01(\t\x12\x15\n\rerror_message\x18\x05 \x01(\t*|\n\x0bPlanOutcome\x12\x1c\n\x18PLAN_OUTCOME_UNSPECIFIED\x10\x00\x12\x18\n\x14PLAN_OUTCOME_SUCCESS\x10\x01\x12\x17\n\x13PLAN_OUTCOME_FAILED\x10\x02\x12\x1c\n\x18PLAN_OUTCOME_UNAVAILABLE\x10\x03\x32\x81\x01\n\x11JobHandlerService\x12l\n\x08RunPlans\x12&.reveille.scheduler.v1.RunPlansRequest\x1a\'.reveille.scheduler.v1.RunPlansResponse\"\x0f\x8a\xec\x18\x0b\n\tschedulerb\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n/reveille/scheduler/v1/job_handler_service.proto\x12\x15reveille.scheduler.v1\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x1freveille/common/v1/access.proto\x1a%reveille/scheduler/v1/execution.proto\"=\n\x0fRunPlansRequest\x12*\n\x05plans\x18\x01 \x03(\x0b\x32\x1b.reveille.scheduler.v1.Plan\"\x8f\x02\n\x04Plan\x12\x14\n\x0c\x65xecution_id\x18\x01 \x01(\t\x12\x10\n\x08job_name\x18\x02 \x01(\t\x12\x12\n\nscope_kind\x18\x03 \x01(\t\x12\x10\n\x08scope_id\x18\x04 \x01(\t\x12-\n\tplan_time\x18\x05 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x0f\n\x07\x61ttempt\x18\x06 \x01(\x05\x12\x44\n\rtrace_carrier\x18\x07 \x03(\x0b\x32-.reveille.scheduler.v1.Plan.TraceCarrierEntry\x1a\x33\n\x11TraceCarrierEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\t:\x02\x38\x01\"F\n\x10RunPlansResponse\x12\x32\n\x07results\x18\x01 \x03(\x0b\x32!.reveille.scheduler.v1.PlanResult\"\x92\x01\n\nPlanResult\x12\x14\n\x0c\x65xecution_id\x18\x01 \x01(\t\x12\x33\n\x07outcome\x18\x02 \x01(\x0e\x32\".reveille.scheduler.v1.PlanOutcome\x12\x0e\n\x06result\x18\x03 \x01(\x0c\x12\x12\n\nerror_code\x18\x04 \x01(\t\x12\x15\n\rerror_message\x18\x05 \x01(\t\"\x80\x01\n\x11PlanScopesRequest\x12\x10\n\x08job_name\x18\x01 \x01(\t\x12\'\n\x03now\x18\x02 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x30\n\x06scopes\x18\x03 \x03(\x0b\x32 .reveille.scheduler.v1.HookScope\"\x89\x02\n\tHookScope\x12\x0c\n\x04kind\x18\x01 \x01(\t\x12\n\n\x02id\x18\x02 \x01(\t\x12\x34\n\x10latest_plan_time\x18\x03 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12;\n\x0clatest_state\x18\x04 \x01(\x0e\x32%.reveille.scheduler.v1.ExecutionState\x12\x16\n\x0elatest_attempt\x18\x05 \x01(\x05\x12\x1b\n\x13latest_max_attempts\x18\x06 \x01(\x05\x12:\n\x16latest_next_retry_time\x18\x07 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\"E\n\x12PlanScopesResponse\x12/\n\x05plans\x18\x01 \x03(\x0b\x32 .reveille.scheduler.v1.ScopePlan\"\x89\x01\n\tScopePlan\x12\x0c\n\x04kind\x18\x01 \x01(\t\x12\n\n\x02id\x18\x02 \x01(\t\x12.\n\nplan_times\x18\x03 \x03(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x32\n\x0e\x61sk_again_time\x18\x04 \x01(\x0b\x32\x1a.google.protobuf.Timestamp*|\n\x0bPlanOutcome\x12\x1c\n\x18PLAN_OUTCOME_UNSPECIFIED\x10\x00\x12\x18\n\x14PLAN_OUTCOME_SUCCESS\x10\x01\x12\x17\n\x13PLAN_OUTCOME_FAILED\x10\x02\x12\x1c\n\x18PLAN_OUTCOME_UNAVAILABLE\x10\x03\x32\xf5\x01\n\x11JobHandlerService\x12l\n\x08RunPlans\x12&.reveille.scheduler.v1.RunPlansRequest\x1a\'.reveille.scheduler.v1.RunPlansResponse\"\x0f\x8a\xec\x18\x0b\n\tscheduler\x12r\n\nPlanScopes\x12(.reveille.scheduler.v1.PlanScopesRequest\x1a).reveille.scheduler.v1.PlanScopesResponse\"\x0f\x8a\xec\x18\x0b\n\tschedulerb\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -37,18 +38,28 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_PLAN_TRACECARRIERENTRY']._serialized_options = b'8\001'
   _globals['_JOBHANDLERSERVICE'].methods_by_name['RunPlans']._loaded_options = None
   _globals['_JOBHANDLERSERVICE'].methods_by_name['RunPlans']._serialized_options = b'\212\354\030\013\n\tscheduler'
-  _globals['_PLANOUTCOME']._serialized_start=698
-  _globals['_PLANOUTCOME']._serialized_end=822
-  _globals['_RUNPLANSREQUEST']._serialized_start=140
-  _globals['_RUNPLANSREQUEST']._serialized_end=201
-  _globals['_PLAN']._serialized_start=204
-  _globals['_PLAN']._serialized_end=475
-  _globals['_PLAN_TRACECARRIERENTRY']._serialized_start=424
-  _globals['_PLAN_TRACECARRIERENTRY']._serialized_end=475
-  _globals['_RUNPLANSRESPONSE']._serialized_start=477
-  _globals['_RUNPLANSRESPONSE']._serialized_end=547
-  _globals['_PLANRESULT']._serialized_start=550
-  _globals['_PLANRESULT']._serialized_end=696
-  _globals['_JOBHANDLERSERVICE']._serialized_start=825
-  _globals['_JOBHANDLERSERVICE']._serialized_end=954
+  _globals['_JOBHANDLERSERVICE'].methods_by_name['PlanScopes']._loaded_options = None
+  _globals['_JOBHANDLERSERVICE'].methods_by_name['PlanScopes']._serialized_options = b'\212\354\030\013\n\tscheduler'
+  _globals['_PLANOUTCOME']._serialized_start=1347
+  _globals['_PLANOUTCOME']._serialized_end=1471
+  _globals['_RUNPLANSREQUEST']._serialized_start=179
+  _globals['_RUNPLANSREQUEST']._serialized_end=240
+  _globals['_PLAN']._serialized_start=243
+  _globals['_PLAN']._serialized_end=514
+  _globals['_PLAN_TRACECARRIERENTRY']._serialized_start=463
+  _globals['_PLAN_TRACECARRIERENTRY']._serialized_end=514
+  _globals['_RUNPLANSRESPONSE']._serialized_start=516
+  _globals['_RUNPLANSRESPONSE']._serialized_end=586
+  _globals['_PLANRESULT']._serialized_start=589
+  _globals['_PLANRESULT']._serialized_end=735
+  _globals['_PLANSCOPESREQUEST']._serialized_start=738
+  _globals['_PLANSCOPESREQUEST']._serialized_end=866
+  _globals['_HOOKSCOPE']._serialized_start=869
+  _globals['_HOOKSCOPE']._serialized_end=1134
+  _globals['_PLANSCOPESRESPONSE']._serialized_start=1136
+  _globals['_PLANSCOPESRESPONSE']._serialized_end=1205
+  _globals['_SCOPEPLAN']._serialized_start=1208
+  _globals['_SCOPEPLAN']._serialized_end=1345
+  _globals['_JOBHANDLERSERVICE']._serialized_start=1474
+  _globals['_JOBHANDLERSERVICE']._serialized_end=1719
 # @@protoc_insertion_point(module_scope)

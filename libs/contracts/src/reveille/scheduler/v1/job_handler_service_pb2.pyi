@@ -9,6 +9,7 @@ from google.protobuf import message as _message
 from google.protobuf import timestamp_pb2 as _timestamp_pb2
 from google.protobuf.internal import containers as _containers
 from google.protobuf.internal import enum_type_wrapper as _enum_type_wrapper
+from reveille.scheduler.v1 import execution_pb2 as _execution_pb2
 import builtins as _builtins
 import sys
 import typing as _typing
@@ -203,3 +204,152 @@ class PlanResult(_message.Message):
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___PlanResult: _TypeAlias = PlanResult  # noqa: Y015
+
+@_typing.final
+class PlanScopesRequest(_message.Message):
+    """Scopes whose owner plans them."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    JOB_NAME_FIELD_NUMBER: _builtins.int
+    NOW_FIELD_NUMBER: _builtins.int
+    SCOPES_FIELD_NUMBER: _builtins.int
+    job_name: _builtins.str
+    """The job."""
+    @_builtins.property
+    def now(self) -> _timestamp_pb2.Timestamp:
+        """The scheduler's clock; an instant after it is not recorded yet."""
+
+    @_builtins.property
+    def scopes(self) -> _containers.RepeatedCompositeFieldContainer[Global___HookScope]:
+        """At most 200."""
+
+    def __init__(
+        self,
+        *,
+        job_name: _builtins.str = ...,
+        now: _timestamp_pb2.Timestamp | None = ...,
+        scopes: _abc.Iterable[Global___HookScope] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["now", b"now"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["job_name", b"job_name", "now", b"now", "scopes", b"scopes"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___PlanScopesRequest: _TypeAlias = PlanScopesRequest  # noqa: Y015
+
+@_typing.final
+class HookScope(_message.Message):
+    """A scope to plan, and what the ledger knows of it."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    KIND_FIELD_NUMBER: _builtins.int
+    ID_FIELD_NUMBER: _builtins.int
+    LATEST_PLAN_TIME_FIELD_NUMBER: _builtins.int
+    LATEST_STATE_FIELD_NUMBER: _builtins.int
+    LATEST_ATTEMPT_FIELD_NUMBER: _builtins.int
+    LATEST_MAX_ATTEMPTS_FIELD_NUMBER: _builtins.int
+    LATEST_NEXT_RETRY_TIME_FIELD_NUMBER: _builtins.int
+    kind: _builtins.str
+    """The kind."""
+    id: _builtins.str
+    """The owner's id."""
+    latest_state: _execution_pb2.ExecutionState.ValueType
+    """Where that occurrence stands."""
+    latest_attempt: _builtins.int
+    """Its attempts so far."""
+    latest_max_attempts: _builtins.int
+    """How many it may have."""
+    @_builtins.property
+    def latest_plan_time(self) -> _timestamp_pb2.Timestamp:
+        """The newest planned instant in the ledger; absent when there is none."""
+
+    @_builtins.property
+    def latest_next_retry_time(self) -> _timestamp_pb2.Timestamp:
+        """When it is tried again by itself; absent when it is not."""
+
+    def __init__(
+        self,
+        *,
+        kind: _builtins.str = ...,
+        id: _builtins.str = ...,
+        latest_plan_time: _timestamp_pb2.Timestamp | None = ...,
+        latest_state: _execution_pb2.ExecutionState.ValueType = ...,
+        latest_attempt: _builtins.int = ...,
+        latest_max_attempts: _builtins.int = ...,
+        latest_next_retry_time: _timestamp_pb2.Timestamp | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["latest_next_retry_time", b"latest_next_retry_time", "latest_plan_time", b"latest_plan_time"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["id", b"id", "kind", b"kind", "latest_attempt", b"latest_attempt", "latest_max_attempts", b"latest_max_attempts", "latest_next_retry_time", b"latest_next_retry_time", "latest_plan_time", b"latest_plan_time", "latest_state", b"latest_state"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___HookScope: _TypeAlias = HookScope  # noqa: Y015
+
+@_typing.final
+class PlanScopesResponse(_message.Message):
+    """What is due."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    PLANS_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def plans(self) -> _containers.RepeatedCompositeFieldContainer[Global___ScopePlan]:
+        """One for each scope of the request that has something to say, matched by kind and id."""
+
+    def __init__(
+        self,
+        *,
+        plans: _abc.Iterable[Global___ScopePlan] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["plans", b"plans"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___PlanScopesResponse: _TypeAlias = PlanScopesResponse  # noqa: Y015
+
+@_typing.final
+class ScopePlan(_message.Message):
+    """The occurrences of one scope."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    KIND_FIELD_NUMBER: _builtins.int
+    ID_FIELD_NUMBER: _builtins.int
+    PLAN_TIMES_FIELD_NUMBER: _builtins.int
+    ASK_AGAIN_TIME_FIELD_NUMBER: _builtins.int
+    kind: _builtins.str
+    """The kind."""
+    id: _builtins.str
+    """The owner's id."""
+    @_builtins.property
+    def plan_times(self) -> _containers.RepeatedCompositeFieldContainer[_timestamp_pb2.Timestamp]:
+        """Planned instants, in the order in which they shall be recorded; the job's max_plans_per_tick
+        are taken from the front. One that is recorded already, or lies at or before the scope's
+        effective_from, changes nothing.
+        """
+
+    @_builtins.property
+    def ask_again_time(self) -> _timestamp_pb2.Timestamp:
+        """When to ask again; in a minute when absent."""
+
+    def __init__(
+        self,
+        *,
+        kind: _builtins.str = ...,
+        id: _builtins.str = ...,
+        plan_times: _abc.Iterable[_timestamp_pb2.Timestamp] | None = ...,
+        ask_again_time: _timestamp_pb2.Timestamp | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["ask_again_time", b"ask_again_time"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["ask_again_time", b"ask_again_time", "id", b"id", "kind", b"kind", "plan_times", b"plan_times"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ScopePlan: _TypeAlias = ScopePlan  # noqa: Y015

@@ -40,6 +40,11 @@ class JobHandlerServiceStub:
                 request_serializer=reveille_dot_scheduler_dot_v1_dot_job__handler__service__pb2.RunPlansRequest.SerializeToString,
                 response_deserializer=reveille_dot_scheduler_dot_v1_dot_job__handler__service__pb2.RunPlansResponse.FromString,
                 _registered_method=True)
+        self.PlanScopes = channel.unary_unary(
+                '/reveille.scheduler.v1.JobHandlerService/PlanScopes',
+                request_serializer=reveille_dot_scheduler_dot_v1_dot_job__handler__service__pb2.PlanScopesRequest.SerializeToString,
+                response_deserializer=reveille_dot_scheduler_dot_v1_dot_job__handler__service__pb2.PlanScopesResponse.FromString,
+                _registered_method=True)
 
 
 class JobHandlerServiceServicer:
@@ -53,6 +58,14 @@ class JobHandlerServiceServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def PlanScopes(self, request, context):
+        """Tells which occurrences of scopes with the source `hook` are due. It only answers: nothing is
+        executed, and what it names is recorded at most once. Owners without such scopes leave it out.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
 
 def add_JobHandlerServiceServicer_to_server(servicer, server):
     rpc_method_handlers = {
@@ -60,6 +73,11 @@ def add_JobHandlerServiceServicer_to_server(servicer, server):
                     servicer.RunPlans,
                     request_deserializer=reveille_dot_scheduler_dot_v1_dot_job__handler__service__pb2.RunPlansRequest.FromString,
                     response_serializer=reveille_dot_scheduler_dot_v1_dot_job__handler__service__pb2.RunPlansResponse.SerializeToString,
+            ),
+            'PlanScopes': grpc.unary_unary_rpc_method_handler(
+                    servicer.PlanScopes,
+                    request_deserializer=reveille_dot_scheduler_dot_v1_dot_job__handler__service__pb2.PlanScopesRequest.FromString,
+                    response_serializer=reveille_dot_scheduler_dot_v1_dot_job__handler__service__pb2.PlanScopesResponse.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
@@ -90,6 +108,33 @@ class JobHandlerService:
             '/reveille.scheduler.v1.JobHandlerService/RunPlans',
             reveille_dot_scheduler_dot_v1_dot_job__handler__service__pb2.RunPlansRequest.SerializeToString,
             reveille_dot_scheduler_dot_v1_dot_job__handler__service__pb2.RunPlansResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def PlanScopes(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/reveille.scheduler.v1.JobHandlerService/PlanScopes',
+            reveille_dot_scheduler_dot_v1_dot_job__handler__service__pb2.PlanScopesRequest.SerializeToString,
+            reveille_dot_scheduler_dot_v1_dot_job__handler__service__pb2.PlanScopesResponse.FromString,
             options,
             channel_credentials,
             insecure,

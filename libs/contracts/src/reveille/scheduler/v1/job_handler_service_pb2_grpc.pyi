@@ -35,6 +35,10 @@ class JobHandlerServiceStub:
     def __new__(cls, channel: _aio.Channel) -> JobHandlerServiceAsyncStub: ...
     RunPlans: _grpc.UnaryUnaryMultiCallable[_job_handler_service_pb2.RunPlansRequest, _job_handler_service_pb2.RunPlansResponse]
     """Executes a batch; every plan gets an outcome of its own. Executing one twice must have one effect."""
+    PlanScopes: _grpc.UnaryUnaryMultiCallable[_job_handler_service_pb2.PlanScopesRequest, _job_handler_service_pb2.PlanScopesResponse]
+    """Tells which occurrences of scopes with the source `hook` are due. It only answers: nothing is
+    executed, and what it names is recorded at most once. Owners without such scopes leave it out.
+    """
 
 @_typing.type_check_only
 class JobHandlerServiceAsyncStub(JobHandlerServiceStub):
@@ -43,6 +47,10 @@ class JobHandlerServiceAsyncStub(JobHandlerServiceStub):
     def __init__(self, channel: _aio.Channel) -> None: ...
     RunPlans: _aio.UnaryUnaryMultiCallable[_job_handler_service_pb2.RunPlansRequest, _job_handler_service_pb2.RunPlansResponse]  # type: ignore[assignment]
     """Executes a batch; every plan gets an outcome of its own. Executing one twice must have one effect."""
+    PlanScopes: _aio.UnaryUnaryMultiCallable[_job_handler_service_pb2.PlanScopesRequest, _job_handler_service_pb2.PlanScopesResponse]  # type: ignore[assignment]
+    """Tells which occurrences of scopes with the source `hook` are due. It only answers: nothing is
+    executed, and what it names is recorded at most once. Owners without such scopes leave it out.
+    """
 
 class JobHandlerServiceServicer(metaclass=_abc_1.ABCMeta):
     """Executes due occurrences of the jobs a service owns."""
@@ -54,5 +62,15 @@ class JobHandlerServiceServicer(metaclass=_abc_1.ABCMeta):
         context: _ServicerContext,
     ) -> _typing.Union[_job_handler_service_pb2.RunPlansResponse, _abc.Awaitable[_job_handler_service_pb2.RunPlansResponse]]:
         """Executes a batch; every plan gets an outcome of its own. Executing one twice must have one effect."""
+
+    @_abc_1.abstractmethod
+    def PlanScopes(
+        self,
+        request: _job_handler_service_pb2.PlanScopesRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_job_handler_service_pb2.PlanScopesResponse, _abc.Awaitable[_job_handler_service_pb2.PlanScopesResponse]]:
+        """Tells which occurrences of scopes with the source `hook` are due. It only answers: nothing is
+        executed, and what it names is recorded at most once. Owners without such scopes leave it out.
+        """
 
 def add_JobHandlerServiceServicer_to_server(servicer: JobHandlerServiceServicer, server: _typing.Union[_grpc.Server, _aio.Server]) -> None: ...

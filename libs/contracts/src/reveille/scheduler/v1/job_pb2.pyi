@@ -9,6 +9,7 @@ from google.protobuf import duration_pb2 as _duration_pb2
 from google.protobuf import message as _message
 from google.protobuf import timestamp_pb2 as _timestamp_pb2
 from google.protobuf.internal import containers as _containers
+from google.protobuf.internal import enum_type_wrapper as _enum_type_wrapper
 import builtins as _builtins
 import sys
 import typing as _typing
@@ -19,6 +20,30 @@ else:
     from typing_extensions import TypeAlias as _TypeAlias, Never as _Never
 
 DESCRIPTOR: _descriptor.FileDescriptor
+
+class _CatchUp:
+    ValueType = _typing.NewType("ValueType", _builtins.int)
+    V: _TypeAlias = ValueType  # noqa: Y015
+
+class _CatchUpEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_CatchUp.ValueType], _builtins.type):
+    DESCRIPTOR: _descriptor.EnumDescriptor
+    CATCH_UP_UNSPECIFIED: _CatchUp.ValueType  # 0
+    """For a job: latest only. For a scope: as its job does."""
+    CATCH_UP_LATEST_ONLY: _CatchUp.ValueType  # 1
+    """The newest missed occurrence is executed and tells how many older ones were folded into it."""
+    CATCH_UP_EVERY_PLAN: _CatchUp.ValueType  # 2
+    """Every missed occurrence is executed, oldest first."""
+
+class CatchUp(_CatchUp, metaclass=_CatchUpEnumTypeWrapper):
+    """What becomes of occurrences that were missed."""
+
+CATCH_UP_UNSPECIFIED: CatchUp.ValueType  # 0
+"""For a job: latest only. For a scope: as its job does."""
+CATCH_UP_LATEST_ONLY: CatchUp.ValueType  # 1
+"""The newest missed occurrence is executed and tells how many older ones were folded into it."""
+CATCH_UP_EVERY_PLAN: CatchUp.ValueType  # 2
+"""Every missed occurrence is executed, oldest first."""
+Global___CatchUp: _TypeAlias = CatchUp  # noqa: Y015
 
 @_typing.final
 class Job(_message.Message):
@@ -38,15 +63,36 @@ class Job(_message.Message):
     RETRY_DEADLINE_FIELD_NUMBER: _builtins.int
     CREATE_TIME_FIELD_NUMBER: _builtins.int
     UPDATE_TIME_FIELD_NUMBER: _builtins.int
+    SCHEDULE_DELAY_FIELD_NUMBER: _builtins.int
+    CATCH_UP_FIELD_NUMBER: _builtins.int
+    MAX_PLANS_PER_TICK_FIELD_NUMBER: _builtins.int
+    ALLOW_STALE_REENTRY_FIELD_NUMBER: _builtins.int
+    PLANS_PER_SCOPE_FIELD_NUMBER: _builtins.int
+    JITTER_FIELD_NUMBER: _builtins.int
+    PAUSED_FIELD_NUMBER: _builtins.int
+    PAUSE_NOTE_FIELD_NUMBER: _builtins.int
+    PAUSE_TIME_FIELD_NUMBER: _builtins.int
     name: _builtins.str
     """The stable name, 1 to 100 of a-z, 0-9 and underscore."""
     handler: _builtins.str
     """The handler target: a name in the scheduler's configuration."""
     max_attempts: _builtins.int
     """Attempts of one occurrence, the first included."""
+    catch_up: Global___CatchUp.ValueType
+    """What becomes of missed occurrences."""
+    max_plans_per_tick: _builtins.int
+    """Occurrences of one scope recorded at a time; at least 1 for EVERY_PLAN, else 0 sets no bound."""
+    allow_stale_reentry: _builtins.bool
+    """Whether an occurrence whose executor vanished may be tried again; absent means that it may."""
+    plans_per_scope: _builtins.int
+    """Occurrences of one scope executed at once; 1 when zero."""
+    paused: _builtins.bool
+    """Whether nothing of it is planned or tried again for now. Output only: PauseJob, ResumeJob."""
+    pause_note: _builtins.str
+    """Why it is paused. Output only."""
     @_builtins.property
     def catch_up_window(self) -> _duration_pb2.Duration:
-        """The oldest occurrence that planning looks back to."""
+        """The oldest occurrence that is still executed; older ones leave a `too_late` trace."""
 
     @_builtins.property
     def max_lateness(self) -> _duration_pb2.Duration:
@@ -80,6 +126,20 @@ class Job(_message.Message):
     def update_time(self) -> _timestamp_pb2.Timestamp:
         """When it was changed last."""
 
+    @_builtins.property
+    def schedule_delay(self) -> _duration_pb2.Duration:
+        """An occurrence is due this long after its planned instant."""
+
+    @_builtins.property
+    def jitter(self) -> _duration_pb2.Duration:
+        """Occurrences are spread over this long after their time, each scope's by a fixed share of it,
+        but never up to the scope's next occurrence.
+        """
+
+    @_builtins.property
+    def pause_time(self) -> _timestamp_pb2.Timestamp:
+        """When it was paused. Output only."""
+
     def __init__(
         self,
         *,
@@ -95,18 +155,31 @@ class Job(_message.Message):
         retry_deadline: _duration_pb2.Duration | None = ...,
         create_time: _timestamp_pb2.Timestamp | None = ...,
         update_time: _timestamp_pb2.Timestamp | None = ...,
+        schedule_delay: _duration_pb2.Duration | None = ...,
+        catch_up: Global___CatchUp.ValueType = ...,
+        max_plans_per_tick: _builtins.int = ...,
+        allow_stale_reentry: _builtins.bool | None = ...,
+        plans_per_scope: _builtins.int = ...,
+        jitter: _duration_pb2.Duration | None = ...,
+        paused: _builtins.bool = ...,
+        pause_note: _builtins.str = ...,
+        pause_time: _timestamp_pb2.Timestamp | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["catch_up_window", b"catch_up_window", "create_time", b"create_time", "heartbeat_interval", b"heartbeat_interval", "max_lateness", b"max_lateness", "retry_deadline", b"retry_deadline", "run_timeout", b"run_timeout", "stale_timeout", b"stale_timeout", "update_time", b"update_time"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_allow_stale_reentry", b"_allow_stale_reentry", "allow_stale_reentry", b"allow_stale_reentry", "catch_up_window", b"catch_up_window", "create_time", b"create_time", "heartbeat_interval", b"heartbeat_interval", "jitter", b"jitter", "max_lateness", b"max_lateness", "pause_time", b"pause_time", "retry_deadline", b"retry_deadline", "run_timeout", b"run_timeout", "schedule_delay", b"schedule_delay", "stale_timeout", b"stale_timeout", "update_time", b"update_time"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["catch_up_window", b"catch_up_window", "create_time", b"create_time", "handler", b"handler", "heartbeat_interval", b"heartbeat_interval", "max_attempts", b"max_attempts", "max_lateness", b"max_lateness", "name", b"name", "retry_backoff", b"retry_backoff", "retry_deadline", b"retry_deadline", "run_timeout", b"run_timeout", "stale_timeout", b"stale_timeout", "update_time", b"update_time"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_allow_stale_reentry", b"_allow_stale_reentry", "allow_stale_reentry", b"allow_stale_reentry", "catch_up", b"catch_up", "catch_up_window", b"catch_up_window", "create_time", b"create_time", "handler", b"handler", "heartbeat_interval", b"heartbeat_interval", "jitter", b"jitter", "max_attempts", b"max_attempts", "max_lateness", b"max_lateness", "max_plans_per_tick", b"max_plans_per_tick", "name", b"name", "pause_note", b"pause_note", "pause_time", b"pause_time", "paused", b"paused", "plans_per_scope", b"plans_per_scope", "retry_backoff", b"retry_backoff", "retry_deadline", b"retry_deadline", "run_timeout", b"run_timeout", "schedule_delay", b"schedule_delay", "stale_timeout", b"stale_timeout", "update_time", b"update_time"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    def WhichOneof(self, oneof_group: _Never) -> None: ...
+    _WhichOneofReturnType__allow_stale_reentry: _TypeAlias = _typing.Literal["allow_stale_reentry"]  # noqa: Y015
+    _WhichOneofArgType__allow_stale_reentry: _TypeAlias = _typing.Literal["_allow_stale_reentry", b"_allow_stale_reentry"]  # noqa: Y015
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__allow_stale_reentry) -> _WhichOneofReturnType__allow_stale_reentry | None: ...
 
 Global___Job: _TypeAlias = Job  # noqa: Y015
 
 @_typing.final
 class Scope(_message.Message):
-    """One thing a job is planned for, as its owner wants it."""
+    """One thing a job is planned for, as its owner wants it. Its occurrences come from exactly one
+    source: cron, cadence, run_at or hook.
+    """
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -120,6 +193,12 @@ class Scope(_message.Message):
     EFFECTIVE_FROM_FIELD_NUMBER: _builtins.int
     NEXT_PLAN_TIME_FIELD_NUMBER: _builtins.int
     DELETED_FIELD_NUMBER: _builtins.int
+    CADENCE_FIELD_NUMBER: _builtins.int
+    RUN_AT_FIELD_NUMBER: _builtins.int
+    HOOK_FIELD_NUMBER: _builtins.int
+    CATCH_UP_FIELD_NUMBER: _builtins.int
+    MAX_LATENESS_FIELD_NUMBER: _builtins.int
+    PLAN_ERROR_FIELD_NUMBER: _builtins.int
     job_name: _builtins.str
     """The job."""
     kind: _builtins.str
@@ -127,15 +206,21 @@ class Scope(_message.Message):
     id: _builtins.str
     """The owner's id for it."""
     cron: _builtins.str
-    """Five cron fields, or a macro."""
+    """Source: five cron fields, or a macro."""
     time_zone: _builtins.str
-    """The IANA zone the fields are read in."""
+    """The IANA zone the cron fields are read in; UTC when empty."""
     enabled: _builtins.bool
     """Whether it is planned at all."""
     revision: _builtins.int
     """The owner's revision; an older one is ignored."""
     deleted: _builtins.bool
     """Whether it was deleted; a tombstone. Output only."""
+    hook: _builtins.bool
+    """Source: the job owner's PlanScopes."""
+    catch_up: Global___CatchUp.ValueType
+    """Overrides the job's catch_up."""
+    plan_error: _builtins.str
+    """Why planning gave up on it until the next edit. Output only."""
     @_builtins.property
     def effective_from(self) -> _timestamp_pb2.Timestamp:
         """Occurrences at or before this instant do not count."""
@@ -143,6 +228,20 @@ class Scope(_message.Message):
     @_builtins.property
     def next_plan_time(self) -> _timestamp_pb2.Timestamp:
         """The next planned instant; absent while disabled. Output only."""
+
+    @_builtins.property
+    def cadence(self) -> _duration_pb2.Duration:
+        """Source: one occurrence per this length of elapsed time, whole seconds, at the multiples counted
+        from 0001-01-01T00:00:00Z, a Monday: 7 days fall on Mondays at 00:00 UTC.
+        """
+
+    @_builtins.property
+    def run_at(self) -> _timestamp_pb2.Timestamp:
+        """Source: one occurrence at this instant."""
+
+    @_builtins.property
+    def max_lateness(self) -> _duration_pb2.Duration:
+        """Overrides the job's max_lateness when present; zero means no limit."""
 
     def __init__(
         self,
@@ -157,10 +256,16 @@ class Scope(_message.Message):
         effective_from: _timestamp_pb2.Timestamp | None = ...,
         next_plan_time: _timestamp_pb2.Timestamp | None = ...,
         deleted: _builtins.bool = ...,
+        cadence: _duration_pb2.Duration | None = ...,
+        run_at: _timestamp_pb2.Timestamp | None = ...,
+        hook: _builtins.bool = ...,
+        catch_up: Global___CatchUp.ValueType = ...,
+        max_lateness: _duration_pb2.Duration | None = ...,
+        plan_error: _builtins.str = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["effective_from", b"effective_from", "next_plan_time", b"next_plan_time"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["cadence", b"cadence", "effective_from", b"effective_from", "max_lateness", b"max_lateness", "next_plan_time", b"next_plan_time", "run_at", b"run_at"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["cron", b"cron", "deleted", b"deleted", "effective_from", b"effective_from", "enabled", b"enabled", "id", b"id", "job_name", b"job_name", "kind", b"kind", "next_plan_time", b"next_plan_time", "revision", b"revision", "time_zone", b"time_zone"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["cadence", b"cadence", "catch_up", b"catch_up", "cron", b"cron", "deleted", b"deleted", "effective_from", b"effective_from", "enabled", b"enabled", "hook", b"hook", "id", b"id", "job_name", b"job_name", "kind", b"kind", "max_lateness", b"max_lateness", "next_plan_time", b"next_plan_time", "plan_error", b"plan_error", "revision", b"revision", "run_at", b"run_at", "time_zone", b"time_zone"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

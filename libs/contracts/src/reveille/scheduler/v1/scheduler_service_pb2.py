@@ -22,13 +22,14 @@ _runtime_version.ValidateProtobufRuntimeVersion(
 _sym_db = _symbol_database.Default()
 
 
+from google.protobuf import duration_pb2 as google_dot_protobuf_dot_duration__pb2
 from google.protobuf import timestamp_pb2 as google_dot_protobuf_dot_timestamp__pb2
 from reveille.common.v1 import access_pb2 as reveille_dot_common_dot_v1_dot_access__pb2
 from reveille.scheduler.v1 import execution_pb2 as reveille_dot_scheduler_dot_v1_dot_execution__pb2
 from reveille.scheduler.v1 import job_pb2 as reveille_dot_scheduler_dot_v1_dot_job__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n-reveille/scheduler/v1/scheduler_service.proto\x12\x15reveille.scheduler.v1\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x1freveille/common/v1/access.proto\x1a%reveille/scheduler/v1/execution.proto\x1a\x1freveille/scheduler/v1/job.proto\"=\n\x12RegisterJobRequest\x12\'\n\x03job\x18\x01 \x01(\x0b\x32\x1a.reveille.scheduler.v1.Job\">\n\x13RegisterJobResponse\x12\'\n\x03job\x18\x01 \x01(\x0b\x32\x1a.reveille.scheduler.v1.Job\"8\n\x0fListJobsRequest\x12\x11\n\tpage_size\x18\x01 \x01(\x05\x12\x12\n\npage_token\x18\x02 \x01(\t\"U\n\x10ListJobsResponse\x12(\n\x04jobs\x18\x01 \x03(\x0b\x32\x1a.reveille.scheduler.v1.Job\x12\x17\n\x0fnext_page_token\x18\x02 \x01(\t\"C\n\x13UpsertScopesRequest\x12,\n\x06scopes\x18\x01 \x03(\x0b\x32\x1c.reveille.scheduler.v1.Scope\"D\n\x14UpsertScopesResponse\x12,\n\x06scopes\x18\x01 \x03(\x0b\x32\x1c.reveille.scheduler.v1.Scope\"H\n\x08ScopeKey\x12\x10\n\x08job_name\x18\x01 \x01(\t\x12\x0c\n\x04kind\x18\x02 \x01(\t\x12\n\n\x02id\x18\x03 \x01(\t\x12\x10\n\x08revision\x18\x04 \x01(\x03\"F\n\x13\x44\x65leteScopesRequest\x12/\n\x06scopes\x18\x01 \x03(\x0b\x32\x1f.reveille.scheduler.v1.ScopeKey\"\x16\n\x14\x44\x65leteScopesResponse\"L\n\x11ListScopesRequest\x12\x10\n\x08job_name\x18\x01 \x01(\t\x12\x11\n\tpage_size\x18\x02 \x01(\x05\x12\x12\n\npage_token\x18\x03 \x01(\t\"[\n\x12ListScopesResponse\x12,\n\x06scopes\x18\x01 \x03(\x0b\x32\x1c.reveille.scheduler.v1.Scope\x12\x17\n\x0fnext_page_token\x18\x02 \x01(\t\"s\n\x16PreviewScheduleRequest\x12\x0c\n\x04\x63ron\x18\x01 \x01(\t\x12\x11\n\ttime_zone\x18\x02 \x01(\t\x12)\n\x05\x61\x66ter\x18\x03 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\r\n\x05\x63ount\x18\x04 \x01(\x05\"C\n\x17PreviewScheduleResponse\x12(\n\x04next\x18\x01 \x03(\x0b\x32\x1a.google.protobuf.Timestamp\"\x99\x01\n\x15ListExecutionsRequest\x12\x10\n\x08job_name\x18\x01 \x01(\t\x12\x10\n\x08scope_id\x18\x02 \x01(\t\x12\x35\n\x06states\x18\x03 \x03(\x0e\x32%.reveille.scheduler.v1.ExecutionState\x12\x11\n\tpage_size\x18\x04 \x01(\x05\x12\x12\n\npage_token\x18\x05 \x01(\t\"g\n\x16ListExecutionsResponse\x12\x34\n\nexecutions\x18\x01 \x03(\x0b\x32 .reveille.scheduler.v1.Execution\x12\x17\n\x0fnext_page_token\x18\x02 \x01(\t\"+\n\x13GetExecutionRequest\x12\x14\n\x0c\x65xecution_id\x18\x01 \x01(\t\"K\n\x14GetExecutionResponse\x12\x33\n\texecution\x18\x01 \x01(\x0b\x32 .reveille.scheduler.v1.Execution2\xae\x07\n\x10SchedulerService\x12o\n\x0bRegisterJob\x12).reveille.scheduler.v1.RegisterJobRequest\x1a*.reveille.scheduler.v1.RegisterJobResponse\"\t\x8a\xec\x18\x05\n\x01*\x18\x01\x12\x66\n\x08ListJobs\x12&.reveille.scheduler.v1.ListJobsRequest\x1a\'.reveille.scheduler.v1.ListJobsResponse\"\t\x8a\xec\x18\x05\n\x01*\x18\x01\x12r\n\x0cUpsertScopes\x12*.reveille.scheduler.v1.UpsertScopesRequest\x1a+.reveille.scheduler.v1.UpsertScopesResponse\"\t\x8a\xec\x18\x05\n\x01*\x18\x01\x12r\n\x0c\x44\x65leteScopes\x12*.reveille.scheduler.v1.DeleteScopesRequest\x1a+.reveille.scheduler.v1.DeleteScopesResponse\"\t\x8a\xec\x18\x05\n\x01*\x18\x01\x12l\n\nListScopes\x12(.reveille.scheduler.v1.ListScopesRequest\x1a).reveille.scheduler.v1.ListScopesResponse\"\t\x8a\xec\x18\x05\n\x01*\x18\x01\x12}\n\x0fPreviewSchedule\x12-.reveille.scheduler.v1.PreviewScheduleRequest\x1a..reveille.scheduler.v1.PreviewScheduleResponse\"\x0b\x8a\xec\x18\x07\n\x01*\x10\x01\x18\x01\x12x\n\x0eListExecutions\x12,.reveille.scheduler.v1.ListExecutionsRequest\x1a-.reveille.scheduler.v1.ListExecutionsResponse\"\t\x8a\xec\x18\x05\n\x01*\x18\x01\x12r\n\x0cGetExecution\x12*.reveille.scheduler.v1.GetExecutionRequest\x1a+.reveille.scheduler.v1.GetExecutionResponse\"\t\x8a\xec\x18\x05\n\x01*\x18\x01\x62\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n-reveille/scheduler/v1/scheduler_service.proto\x12\x15reveille.scheduler.v1\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x1freveille/common/v1/access.proto\x1a%reveille/scheduler/v1/execution.proto\x1a\x1freveille/scheduler/v1/job.proto\"=\n\x12RegisterJobRequest\x12\'\n\x03job\x18\x01 \x01(\x0b\x32\x1a.reveille.scheduler.v1.Job\">\n\x13RegisterJobResponse\x12\'\n\x03job\x18\x01 \x01(\x0b\x32\x1a.reveille.scheduler.v1.Job\"\x1d\n\rGetJobRequest\x12\x0c\n\x04name\x18\x01 \x01(\t\"9\n\x0eGetJobResponse\x12\'\n\x03job\x18\x01 \x01(\x0b\x32\x1a.reveille.scheduler.v1.Job\"-\n\x0fPauseJobRequest\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x0c\n\x04note\x18\x02 \x01(\t\";\n\x10PauseJobResponse\x12\'\n\x03job\x18\x01 \x01(\x0b\x32\x1a.reveille.scheduler.v1.Job\" \n\x10ResumeJobRequest\x12\x0c\n\x04name\x18\x01 \x01(\t\"<\n\x11ResumeJobResponse\x12\'\n\x03job\x18\x01 \x01(\x0b\x32\x1a.reveille.scheduler.v1.Job\"8\n\x0fListJobsRequest\x12\x11\n\tpage_size\x18\x01 \x01(\x05\x12\x12\n\npage_token\x18\x02 \x01(\t\"U\n\x10ListJobsResponse\x12(\n\x04jobs\x18\x01 \x03(\x0b\x32\x1a.reveille.scheduler.v1.Job\x12\x17\n\x0fnext_page_token\x18\x02 \x01(\t\"C\n\x13UpsertScopesRequest\x12,\n\x06scopes\x18\x01 \x03(\x0b\x32\x1c.reveille.scheduler.v1.Scope\"D\n\x14UpsertScopesResponse\x12,\n\x06scopes\x18\x01 \x03(\x0b\x32\x1c.reveille.scheduler.v1.Scope\"H\n\x08ScopeKey\x12\x10\n\x08job_name\x18\x01 \x01(\t\x12\x0c\n\x04kind\x18\x02 \x01(\t\x12\n\n\x02id\x18\x03 \x01(\t\x12\x10\n\x08revision\x18\x04 \x01(\x03\"F\n\x13\x44\x65leteScopesRequest\x12/\n\x06scopes\x18\x01 \x03(\x0b\x32\x1f.reveille.scheduler.v1.ScopeKey\"\x16\n\x14\x44\x65leteScopesResponse\"L\n\x11ListScopesRequest\x12\x10\n\x08job_name\x18\x01 \x01(\t\x12\x11\n\tpage_size\x18\x02 \x01(\x05\x12\x12\n\npage_token\x18\x03 \x01(\t\"[\n\x12ListScopesResponse\x12,\n\x06scopes\x18\x01 \x03(\x0b\x32\x1c.reveille.scheduler.v1.Scope\x12\x17\n\x0fnext_page_token\x18\x02 \x01(\t\"\xfd\x01\n\x16PreviewScheduleRequest\x12\x0c\n\x04\x63ron\x18\x01 \x01(\t\x12\x11\n\ttime_zone\x18\x02 \x01(\t\x12)\n\x05\x61\x66ter\x18\x03 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\r\n\x05\x63ount\x18\x04 \x01(\x05\x12*\n\x07\x63\x61\x64\x65nce\x18\x05 \x01(\x0b\x32\x19.google.protobuf.Duration\x12*\n\x06run_at\x18\x06 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x10\n\x08job_name\x18\x07 \x01(\t\x12\x0c\n\x04kind\x18\x08 \x01(\t\x12\x10\n\x08scope_id\x18\t \x01(\t\"\x8d\x01\n\x17PreviewScheduleResponse\x12(\n\x04next\x18\x01 \x03(\x0b\x32\x1a.google.protobuf.Timestamp\x12\'\n\x03\x64ue\x18\x02 \x03(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x0c\n\x04\x63ron\x18\x03 \x01(\t\x12\x11\n\ttime_zone\x18\x04 \x01(\t\"\x83\x02\n\x15ListExecutionsRequest\x12\x10\n\x08job_name\x18\x01 \x01(\t\x12\x10\n\x08scope_id\x18\x02 \x01(\t\x12\x35\n\x06states\x18\x03 \x03(\x0e\x32%.reveille.scheduler.v1.ExecutionState\x12\x11\n\tpage_size\x18\x04 \x01(\x05\x12\x12\n\npage_token\x18\x05 \x01(\t\x12\x32\n\x0eplan_time_from\x18\x06 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x34\n\x10plan_time_before\x18\x07 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\"g\n\x16ListExecutionsResponse\x12\x34\n\nexecutions\x18\x01 \x03(\x0b\x32 .reveille.scheduler.v1.Execution\x12\x17\n\x0fnext_page_token\x18\x02 \x01(\t\"+\n\x13GetExecutionRequest\x12\x14\n\x0c\x65xecution_id\x18\x01 \x01(\t\"K\n\x14GetExecutionResponse\x12\x33\n\texecution\x18\x01 \x01(\x0b\x32 .reveille.scheduler.v1.Execution\"A\n\x15RetryExecutionRequest\x12\x14\n\x0c\x65xecution_id\x18\x01 \x01(\t\x12\x12\n\nrequest_id\x18\x02 \x01(\t\"M\n\x16RetryExecutionResponse\x12\x33\n\texecution\x18\x01 \x01(\x0b\x32 .reveille.scheduler.v1.Execution\"\xba\x01\n\x14\x42\x61\x63kfillScopeRequest\x12\x10\n\x08job_name\x18\x01 \x01(\t\x12\x0c\n\x04kind\x18\x02 \x01(\t\x12\x10\n\x08scope_id\x18\x03 \x01(\t\x12.\n\nstart_time\x18\x04 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12,\n\x08\x65nd_time\x18\x05 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x12\n\nrequest_id\x18\x06 \x01(\t\"Z\n\x15\x42\x61\x63kfillScopeResponse\x12\x0b\n\x03new\x18\x01 \x01(\x05\x12\x0c\n\x04\x64one\x18\x02 \x01(\x05\x12\x0f\n\x07refused\x18\x03 \x01(\x05\x12\x15\n\rexecution_ids\x18\x04 \x03(\t2\xd4\x0b\n\x10SchedulerService\x12o\n\x0bRegisterJob\x12).reveille.scheduler.v1.RegisterJobRequest\x1a*.reveille.scheduler.v1.RegisterJobResponse\"\t\x8a\xec\x18\x05\n\x01*\x18\x01\x12`\n\x06GetJob\x12$.reveille.scheduler.v1.GetJobRequest\x1a%.reveille.scheduler.v1.GetJobResponse\"\t\x8a\xec\x18\x05\n\x01*\x18\x01\x12\x66\n\x08PauseJob\x12&.reveille.scheduler.v1.PauseJobRequest\x1a\'.reveille.scheduler.v1.PauseJobResponse\"\t\x8a\xec\x18\x05\n\x01*\x18\x01\x12i\n\tResumeJob\x12\'.reveille.scheduler.v1.ResumeJobRequest\x1a(.reveille.scheduler.v1.ResumeJobResponse\"\t\x8a\xec\x18\x05\n\x01*\x18\x01\x12\x66\n\x08ListJobs\x12&.reveille.scheduler.v1.ListJobsRequest\x1a\'.reveille.scheduler.v1.ListJobsResponse\"\t\x8a\xec\x18\x05\n\x01*\x18\x01\x12r\n\x0cUpsertScopes\x12*.reveille.scheduler.v1.UpsertScopesRequest\x1a+.reveille.scheduler.v1.UpsertScopesResponse\"\t\x8a\xec\x18\x05\n\x01*\x18\x01\x12r\n\x0c\x44\x65leteScopes\x12*.reveille.scheduler.v1.DeleteScopesRequest\x1a+.reveille.scheduler.v1.DeleteScopesResponse\"\t\x8a\xec\x18\x05\n\x01*\x18\x01\x12l\n\nListScopes\x12(.reveille.scheduler.v1.ListScopesRequest\x1a).reveille.scheduler.v1.ListScopesResponse\"\t\x8a\xec\x18\x05\n\x01*\x18\x01\x12}\n\x0fPreviewSchedule\x12-.reveille.scheduler.v1.PreviewScheduleRequest\x1a..reveille.scheduler.v1.PreviewScheduleResponse\"\x0b\x8a\xec\x18\x07\n\x01*\x10\x01\x18\x01\x12x\n\x0eListExecutions\x12,.reveille.scheduler.v1.ListExecutionsRequest\x1a-.reveille.scheduler.v1.ListExecutionsResponse\"\t\x8a\xec\x18\x05\n\x01*\x18\x01\x12r\n\x0cGetExecution\x12*.reveille.scheduler.v1.GetExecutionRequest\x1a+.reveille.scheduler.v1.GetExecutionResponse\"\t\x8a\xec\x18\x05\n\x01*\x18\x01\x12x\n\x0eRetryExecution\x12,.reveille.scheduler.v1.RetryExecutionRequest\x1a-.reveille.scheduler.v1.RetryExecutionResponse\"\t\x8a\xec\x18\x05\n\x01*\x18\x01\x12u\n\rBackfillScope\x12+.reveille.scheduler.v1.BackfillScopeRequest\x1a,.reveille.scheduler.v1.BackfillScopeResponse\"\t\x8a\xec\x18\x05\n\x01*\x18\x01\x62\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -37,6 +38,12 @@ if not _descriptor._USE_C_DESCRIPTORS:
   DESCRIPTOR._loaded_options = None
   _globals['_SCHEDULERSERVICE'].methods_by_name['RegisterJob']._loaded_options = None
   _globals['_SCHEDULERSERVICE'].methods_by_name['RegisterJob']._serialized_options = b'\212\354\030\005\n\001*\030\001'
+  _globals['_SCHEDULERSERVICE'].methods_by_name['GetJob']._loaded_options = None
+  _globals['_SCHEDULERSERVICE'].methods_by_name['GetJob']._serialized_options = b'\212\354\030\005\n\001*\030\001'
+  _globals['_SCHEDULERSERVICE'].methods_by_name['PauseJob']._loaded_options = None
+  _globals['_SCHEDULERSERVICE'].methods_by_name['PauseJob']._serialized_options = b'\212\354\030\005\n\001*\030\001'
+  _globals['_SCHEDULERSERVICE'].methods_by_name['ResumeJob']._loaded_options = None
+  _globals['_SCHEDULERSERVICE'].methods_by_name['ResumeJob']._serialized_options = b'\212\354\030\005\n\001*\030\001'
   _globals['_SCHEDULERSERVICE'].methods_by_name['ListJobs']._loaded_options = None
   _globals['_SCHEDULERSERVICE'].methods_by_name['ListJobs']._serialized_options = b'\212\354\030\005\n\001*\030\001'
   _globals['_SCHEDULERSERVICE'].methods_by_name['UpsertScopes']._loaded_options = None
@@ -51,40 +58,64 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_SCHEDULERSERVICE'].methods_by_name['ListExecutions']._serialized_options = b'\212\354\030\005\n\001*\030\001'
   _globals['_SCHEDULERSERVICE'].methods_by_name['GetExecution']._loaded_options = None
   _globals['_SCHEDULERSERVICE'].methods_by_name['GetExecution']._serialized_options = b'\212\354\030\005\n\001*\030\001'
-  _globals['_REGISTERJOBREQUEST']._serialized_start=210
-  _globals['_REGISTERJOBREQUEST']._serialized_end=271
-  _globals['_REGISTERJOBRESPONSE']._serialized_start=273
-  _globals['_REGISTERJOBRESPONSE']._serialized_end=335
-  _globals['_LISTJOBSREQUEST']._serialized_start=337
-  _globals['_LISTJOBSREQUEST']._serialized_end=393
-  _globals['_LISTJOBSRESPONSE']._serialized_start=395
-  _globals['_LISTJOBSRESPONSE']._serialized_end=480
-  _globals['_UPSERTSCOPESREQUEST']._serialized_start=482
-  _globals['_UPSERTSCOPESREQUEST']._serialized_end=549
-  _globals['_UPSERTSCOPESRESPONSE']._serialized_start=551
-  _globals['_UPSERTSCOPESRESPONSE']._serialized_end=619
-  _globals['_SCOPEKEY']._serialized_start=621
-  _globals['_SCOPEKEY']._serialized_end=693
-  _globals['_DELETESCOPESREQUEST']._serialized_start=695
-  _globals['_DELETESCOPESREQUEST']._serialized_end=765
-  _globals['_DELETESCOPESRESPONSE']._serialized_start=767
-  _globals['_DELETESCOPESRESPONSE']._serialized_end=789
-  _globals['_LISTSCOPESREQUEST']._serialized_start=791
-  _globals['_LISTSCOPESREQUEST']._serialized_end=867
-  _globals['_LISTSCOPESRESPONSE']._serialized_start=869
-  _globals['_LISTSCOPESRESPONSE']._serialized_end=960
-  _globals['_PREVIEWSCHEDULEREQUEST']._serialized_start=962
-  _globals['_PREVIEWSCHEDULEREQUEST']._serialized_end=1077
-  _globals['_PREVIEWSCHEDULERESPONSE']._serialized_start=1079
-  _globals['_PREVIEWSCHEDULERESPONSE']._serialized_end=1146
-  _globals['_LISTEXECUTIONSREQUEST']._serialized_start=1149
-  _globals['_LISTEXECUTIONSREQUEST']._serialized_end=1302
-  _globals['_LISTEXECUTIONSRESPONSE']._serialized_start=1304
-  _globals['_LISTEXECUTIONSRESPONSE']._serialized_end=1407
-  _globals['_GETEXECUTIONREQUEST']._serialized_start=1409
-  _globals['_GETEXECUTIONREQUEST']._serialized_end=1452
-  _globals['_GETEXECUTIONRESPONSE']._serialized_start=1454
-  _globals['_GETEXECUTIONRESPONSE']._serialized_end=1529
-  _globals['_SCHEDULERSERVICE']._serialized_start=1532
-  _globals['_SCHEDULERSERVICE']._serialized_end=2474
+  _globals['_SCHEDULERSERVICE'].methods_by_name['RetryExecution']._loaded_options = None
+  _globals['_SCHEDULERSERVICE'].methods_by_name['RetryExecution']._serialized_options = b'\212\354\030\005\n\001*\030\001'
+  _globals['_SCHEDULERSERVICE'].methods_by_name['BackfillScope']._loaded_options = None
+  _globals['_SCHEDULERSERVICE'].methods_by_name['BackfillScope']._serialized_options = b'\212\354\030\005\n\001*\030\001'
+  _globals['_REGISTERJOBREQUEST']._serialized_start=242
+  _globals['_REGISTERJOBREQUEST']._serialized_end=303
+  _globals['_REGISTERJOBRESPONSE']._serialized_start=305
+  _globals['_REGISTERJOBRESPONSE']._serialized_end=367
+  _globals['_GETJOBREQUEST']._serialized_start=369
+  _globals['_GETJOBREQUEST']._serialized_end=398
+  _globals['_GETJOBRESPONSE']._serialized_start=400
+  _globals['_GETJOBRESPONSE']._serialized_end=457
+  _globals['_PAUSEJOBREQUEST']._serialized_start=459
+  _globals['_PAUSEJOBREQUEST']._serialized_end=504
+  _globals['_PAUSEJOBRESPONSE']._serialized_start=506
+  _globals['_PAUSEJOBRESPONSE']._serialized_end=565
+  _globals['_RESUMEJOBREQUEST']._serialized_start=567
+  _globals['_RESUMEJOBREQUEST']._serialized_end=599
+  _globals['_RESUMEJOBRESPONSE']._serialized_start=601
+  _globals['_RESUMEJOBRESPONSE']._serialized_end=661
+  _globals['_LISTJOBSREQUEST']._serialized_start=663
+  _globals['_LISTJOBSREQUEST']._serialized_end=719
+  _globals['_LISTJOBSRESPONSE']._serialized_start=721
+  _globals['_LISTJOBSRESPONSE']._serialized_end=806
+  _globals['_UPSERTSCOPESREQUEST']._serialized_start=808
+  _globals['_UPSERTSCOPESREQUEST']._serialized_end=875
+  _globals['_UPSERTSCOPESRESPONSE']._serialized_start=877
+  _globals['_UPSERTSCOPESRESPONSE']._serialized_end=945
+  _globals['_SCOPEKEY']._serialized_start=947
+  _globals['_SCOPEKEY']._serialized_end=1019
+  _globals['_DELETESCOPESREQUEST']._serialized_start=1021
+  _globals['_DELETESCOPESREQUEST']._serialized_end=1091
+  _globals['_DELETESCOPESRESPONSE']._serialized_start=1093
+  _globals['_DELETESCOPESRESPONSE']._serialized_end=1115
+  _globals['_LISTSCOPESREQUEST']._serialized_start=1117
+  _globals['_LISTSCOPESREQUEST']._serialized_end=1193
+  _globals['_LISTSCOPESRESPONSE']._serialized_start=1195
+  _globals['_LISTSCOPESRESPONSE']._serialized_end=1286
+  _globals['_PREVIEWSCHEDULEREQUEST']._serialized_start=1289
+  _globals['_PREVIEWSCHEDULEREQUEST']._serialized_end=1542
+  _globals['_PREVIEWSCHEDULERESPONSE']._serialized_start=1545
+  _globals['_PREVIEWSCHEDULERESPONSE']._serialized_end=1686
+  _globals['_LISTEXECUTIONSREQUEST']._serialized_start=1689
+  _globals['_LISTEXECUTIONSREQUEST']._serialized_end=1948
+  _globals['_LISTEXECUTIONSRESPONSE']._serialized_start=1950
+  _globals['_LISTEXECUTIONSRESPONSE']._serialized_end=2053
+  _globals['_GETEXECUTIONREQUEST']._serialized_start=2055
+  _globals['_GETEXECUTIONREQUEST']._serialized_end=2098
+  _globals['_GETEXECUTIONRESPONSE']._serialized_start=2100
+  _globals['_GETEXECUTIONRESPONSE']._serialized_end=2175
+  _globals['_RETRYEXECUTIONREQUEST']._serialized_start=2177
+  _globals['_RETRYEXECUTIONREQUEST']._serialized_end=2242
+  _globals['_RETRYEXECUTIONRESPONSE']._serialized_start=2244
+  _globals['_RETRYEXECUTIONRESPONSE']._serialized_end=2321
+  _globals['_BACKFILLSCOPEREQUEST']._serialized_start=2324
+  _globals['_BACKFILLSCOPEREQUEST']._serialized_end=2510
+  _globals['_BACKFILLSCOPERESPONSE']._serialized_start=2512
+  _globals['_BACKFILLSCOPERESPONSE']._serialized_end=2602
+  _globals['_SCHEDULERSERVICE']._serialized_start=2605
+  _globals['_SCHEDULERSERVICE']._serialized_end=4097
 # @@protoc_insertion_point(module_scope)

@@ -5,6 +5,7 @@ What is due, and who executes it."""
 
 from collections import abc as _abc
 from google.protobuf import descriptor as _descriptor
+from google.protobuf import duration_pb2 as _duration_pb2
 from google.protobuf import message as _message
 from google.protobuf import timestamp_pb2 as _timestamp_pb2
 from google.protobuf.internal import containers as _containers
@@ -68,6 +69,148 @@ class RegisterJobResponse(_message.Message):
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___RegisterJobResponse: _TypeAlias = RegisterJobResponse  # noqa: Y015
+
+@_typing.final
+class GetJobRequest(_message.Message):
+    """Which job to read."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    NAME_FIELD_NUMBER: _builtins.int
+    name: _builtins.str
+    """The name."""
+    def __init__(
+        self,
+        *,
+        name: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["name", b"name"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___GetJobRequest: _TypeAlias = GetJobRequest  # noqa: Y015
+
+@_typing.final
+class GetJobResponse(_message.Message):
+    """The job."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    JOB_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def job(self) -> _job_pb2.Job:
+        """The job."""
+
+    def __init__(
+        self,
+        *,
+        job: _job_pb2.Job | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["job", b"job"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["job", b"job"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___GetJobResponse: _TypeAlias = GetJobResponse  # noqa: Y015
+
+@_typing.final
+class PauseJobRequest(_message.Message):
+    """Which job to pause."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    NAME_FIELD_NUMBER: _builtins.int
+    NOTE_FIELD_NUMBER: _builtins.int
+    name: _builtins.str
+    """The name."""
+    note: _builtins.str
+    """Why, for whoever asks; 1 to 500 characters."""
+    def __init__(
+        self,
+        *,
+        name: _builtins.str = ...,
+        note: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["name", b"name", "note", b"note"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___PauseJobRequest: _TypeAlias = PauseJobRequest  # noqa: Y015
+
+@_typing.final
+class PauseJobResponse(_message.Message):
+    """The paused job."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    JOB_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def job(self) -> _job_pb2.Job:
+        """The job."""
+
+    def __init__(
+        self,
+        *,
+        job: _job_pb2.Job | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["job", b"job"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["job", b"job"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___PauseJobResponse: _TypeAlias = PauseJobResponse  # noqa: Y015
+
+@_typing.final
+class ResumeJobRequest(_message.Message):
+    """Which job to resume."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    NAME_FIELD_NUMBER: _builtins.int
+    name: _builtins.str
+    """The name."""
+    def __init__(
+        self,
+        *,
+        name: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["name", b"name"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ResumeJobRequest: _TypeAlias = ResumeJobRequest  # noqa: Y015
+
+@_typing.final
+class ResumeJobResponse(_message.Message):
+    """The resumed job."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    JOB_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def job(self) -> _job_pb2.Job:
+        """The job."""
+
+    def __init__(
+        self,
+        *,
+        job: _job_pb2.Job | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["job", b"job"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["job", b"job"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ResumeJobResponse: _TypeAlias = ResumeJobResponse  # noqa: Y015
 
 @_typing.final
 class ListJobsRequest(_message.Message):
@@ -306,7 +449,7 @@ Global___ListScopesResponse: _TypeAlias = ListScopesResponse  # noqa: Y015
 
 @_typing.final
 class PreviewScheduleRequest(_message.Message):
-    """A schedule to look ahead on."""
+    """A schedule to look ahead on: a source, a stored scope, or a source as a scope of a job."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -314,15 +457,34 @@ class PreviewScheduleRequest(_message.Message):
     TIME_ZONE_FIELD_NUMBER: _builtins.int
     AFTER_FIELD_NUMBER: _builtins.int
     COUNT_FIELD_NUMBER: _builtins.int
+    CADENCE_FIELD_NUMBER: _builtins.int
+    RUN_AT_FIELD_NUMBER: _builtins.int
+    JOB_NAME_FIELD_NUMBER: _builtins.int
+    KIND_FIELD_NUMBER: _builtins.int
+    SCOPE_ID_FIELD_NUMBER: _builtins.int
     cron: _builtins.str
-    """Five cron fields, or a macro."""
+    """Source: five cron fields, or a macro."""
     time_zone: _builtins.str
     """The IANA zone; UTC when empty."""
     count: _builtins.int
     """How many, 1 to 100; 5 when zero."""
+    job_name: _builtins.str
+    """The job whose delay and jitter apply; none when empty."""
+    kind: _builtins.str
+    """With job_name: the kind of the scope, which decides its share of the jitter."""
+    scope_id: _builtins.str
+    """With job_name: the id of the scope; without a source, the stored scope's own is taken."""
     @_builtins.property
     def after(self) -> _timestamp_pb2.Timestamp:
         """Strictly after this instant; now when absent."""
+
+    @_builtins.property
+    def cadence(self) -> _duration_pb2.Duration:
+        """Source: as in Scope."""
+
+    @_builtins.property
+    def run_at(self) -> _timestamp_pb2.Timestamp:
+        """Source: as in Scope."""
 
     def __init__(
         self,
@@ -331,10 +493,15 @@ class PreviewScheduleRequest(_message.Message):
         time_zone: _builtins.str = ...,
         after: _timestamp_pb2.Timestamp | None = ...,
         count: _builtins.int = ...,
+        cadence: _duration_pb2.Duration | None = ...,
+        run_at: _timestamp_pb2.Timestamp | None = ...,
+        job_name: _builtins.str = ...,
+        kind: _builtins.str = ...,
+        scope_id: _builtins.str = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["after", b"after"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["after", b"after", "cadence", b"cadence", "run_at", b"run_at"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["after", b"after", "count", b"count", "cron", b"cron", "time_zone", b"time_zone"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["after", b"after", "cadence", b"cadence", "count", b"count", "cron", b"cron", "job_name", b"job_name", "kind", b"kind", "run_at", b"run_at", "scope_id", b"scope_id", "time_zone", b"time_zone"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -347,18 +514,32 @@ class PreviewScheduleResponse(_message.Message):
     DESCRIPTOR: _descriptor.Descriptor
 
     NEXT_FIELD_NUMBER: _builtins.int
+    DUE_FIELD_NUMBER: _builtins.int
+    CRON_FIELD_NUMBER: _builtins.int
+    TIME_ZONE_FIELD_NUMBER: _builtins.int
+    cron: _builtins.str
+    """The expression in its one canonical spelling; empty for other sources."""
+    time_zone: _builtins.str
+    """The zone it is read in; empty for other sources."""
     @_builtins.property
     def next(self) -> _containers.RepeatedCompositeFieldContainer[_timestamp_pb2.Timestamp]:
-        """Ascending instants."""
+        """Ascending planned instants."""
+
+    @_builtins.property
+    def due(self) -> _containers.RepeatedCompositeFieldContainer[_timestamp_pb2.Timestamp]:
+        """For each of them when it is due: later by the job's delay and the scope's share of its jitter."""
 
     def __init__(
         self,
         *,
         next: _abc.Iterable[_timestamp_pb2.Timestamp] | None = ...,
+        due: _abc.Iterable[_timestamp_pb2.Timestamp] | None = ...,
+        cron: _builtins.str = ...,
+        time_zone: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["next", b"next"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["cron", b"cron", "due", b"due", "next", b"next", "time_zone", b"time_zone"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -375,6 +556,8 @@ class ListExecutionsRequest(_message.Message):
     STATES_FIELD_NUMBER: _builtins.int
     PAGE_SIZE_FIELD_NUMBER: _builtins.int
     PAGE_TOKEN_FIELD_NUMBER: _builtins.int
+    PLAN_TIME_FROM_FIELD_NUMBER: _builtins.int
+    PLAN_TIME_BEFORE_FIELD_NUMBER: _builtins.int
     job_name: _builtins.str
     """Only of this job; all when empty."""
     scope_id: _builtins.str
@@ -387,6 +570,14 @@ class ListExecutionsRequest(_message.Message):
     def states(self) -> _containers.RepeatedScalarFieldContainer[_execution_pb2.ExecutionState.ValueType]:
         """Only in these states; all when empty."""
 
+    @_builtins.property
+    def plan_time_from(self) -> _timestamp_pb2.Timestamp:
+        """Only planned at or after this instant."""
+
+    @_builtins.property
+    def plan_time_before(self) -> _timestamp_pb2.Timestamp:
+        """Only planned before this instant."""
+
     def __init__(
         self,
         *,
@@ -395,10 +586,12 @@ class ListExecutionsRequest(_message.Message):
         states: _abc.Iterable[_execution_pb2.ExecutionState.ValueType] | None = ...,
         page_size: _builtins.int = ...,
         page_token: _builtins.str = ...,
+        plan_time_from: _timestamp_pb2.Timestamp | None = ...,
+        plan_time_before: _timestamp_pb2.Timestamp | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["plan_time_before", b"plan_time_before", "plan_time_from", b"plan_time_from"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["job_name", b"job_name", "page_size", b"page_size", "page_token", b"page_token", "scope_id", b"scope_id", "states", b"states"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["job_name", b"job_name", "page_size", b"page_size", "page_token", b"page_token", "plan_time_before", b"plan_time_before", "plan_time_from", b"plan_time_from", "scope_id", b"scope_id", "states", b"states"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -477,3 +670,135 @@ class GetExecutionResponse(_message.Message):
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___GetExecutionResponse: _TypeAlias = GetExecutionResponse  # noqa: Y015
+
+@_typing.final
+class RetryExecutionRequest(_message.Message):
+    """Which occurrence to try again."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    EXECUTION_ID_FIELD_NUMBER: _builtins.int
+    REQUEST_ID_FIELD_NUMBER: _builtins.int
+    execution_id: _builtins.str
+    """The id."""
+    request_id: _builtins.str
+    """Makes the call repeatable: the same id again gives the first answer."""
+    def __init__(
+        self,
+        *,
+        execution_id: _builtins.str = ...,
+        request_id: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["execution_id", b"execution_id", "request_id", b"request_id"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___RetryExecutionRequest: _TypeAlias = RetryExecutionRequest  # noqa: Y015
+
+@_typing.final
+class RetryExecutionResponse(_message.Message):
+    """The occurrence, waiting for its next attempt."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    EXECUTION_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def execution(self) -> _execution_pb2.Execution:
+        """The occurrence."""
+
+    def __init__(
+        self,
+        *,
+        execution: _execution_pb2.Execution | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["execution", b"execution"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["execution", b"execution"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___RetryExecutionResponse: _TypeAlias = RetryExecutionResponse  # noqa: Y015
+
+@_typing.final
+class BackfillScopeRequest(_message.Message):
+    """Which part of a scope's past to execute."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    JOB_NAME_FIELD_NUMBER: _builtins.int
+    KIND_FIELD_NUMBER: _builtins.int
+    SCOPE_ID_FIELD_NUMBER: _builtins.int
+    START_TIME_FIELD_NUMBER: _builtins.int
+    END_TIME_FIELD_NUMBER: _builtins.int
+    REQUEST_ID_FIELD_NUMBER: _builtins.int
+    job_name: _builtins.str
+    """The job."""
+    kind: _builtins.str
+    """The scope's kind."""
+    scope_id: _builtins.str
+    """The scope's id."""
+    request_id: _builtins.str
+    """Makes the call repeatable: the same id again gives the first answer."""
+    @_builtins.property
+    def start_time(self) -> _timestamp_pb2.Timestamp:
+        """The first planned instant, itself included; not older than what the ledger keeps."""
+
+    @_builtins.property
+    def end_time(self) -> _timestamp_pb2.Timestamp:
+        """The last planned instant, itself included. The range may hold 1,000 occurrences."""
+
+    def __init__(
+        self,
+        *,
+        job_name: _builtins.str = ...,
+        kind: _builtins.str = ...,
+        scope_id: _builtins.str = ...,
+        start_time: _timestamp_pb2.Timestamp | None = ...,
+        end_time: _timestamp_pb2.Timestamp | None = ...,
+        request_id: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["end_time", b"end_time", "start_time", b"start_time"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["end_time", b"end_time", "job_name", b"job_name", "kind", b"kind", "request_id", b"request_id", "scope_id", b"scope_id", "start_time", b"start_time"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___BackfillScopeRequest: _TypeAlias = BackfillScopeRequest  # noqa: Y015
+
+@_typing.final
+class BackfillScopeResponse(_message.Message):
+    """What the backfill found."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    NEW_FIELD_NUMBER: _builtins.int
+    DONE_FIELD_NUMBER: _builtins.int
+    REFUSED_FIELD_NUMBER: _builtins.int
+    EXECUTION_IDS_FIELD_NUMBER: _builtins.int
+    new: _builtins.int
+    """Occurrences that will be executed now."""
+    done: _builtins.int
+    """Occurrences that were executed, or are about to be; they are left alone."""
+    refused: _builtins.int
+    """Occurrences that may not be executed: superseded, in the future, or still to be planned."""
+    @_builtins.property
+    def execution_ids(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """The executions of the new ones, oldest first."""
+
+    def __init__(
+        self,
+        *,
+        new: _builtins.int = ...,
+        done: _builtins.int = ...,
+        refused: _builtins.int = ...,
+        execution_ids: _abc.Iterable[_builtins.str] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["done", b"done", "execution_ids", b"execution_ids", "new", b"new", "refused", b"refused"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___BackfillScopeResponse: _TypeAlias = BackfillScopeResponse  # noqa: Y015

@@ -40,6 +40,21 @@ class SchedulerServiceStub:
                 request_serializer=reveille_dot_scheduler_dot_v1_dot_scheduler__service__pb2.RegisterJobRequest.SerializeToString,
                 response_deserializer=reveille_dot_scheduler_dot_v1_dot_scheduler__service__pb2.RegisterJobResponse.FromString,
                 _registered_method=True)
+        self.GetJob = channel.unary_unary(
+                '/reveille.scheduler.v1.SchedulerService/GetJob',
+                request_serializer=reveille_dot_scheduler_dot_v1_dot_scheduler__service__pb2.GetJobRequest.SerializeToString,
+                response_deserializer=reveille_dot_scheduler_dot_v1_dot_scheduler__service__pb2.GetJobResponse.FromString,
+                _registered_method=True)
+        self.PauseJob = channel.unary_unary(
+                '/reveille.scheduler.v1.SchedulerService/PauseJob',
+                request_serializer=reveille_dot_scheduler_dot_v1_dot_scheduler__service__pb2.PauseJobRequest.SerializeToString,
+                response_deserializer=reveille_dot_scheduler_dot_v1_dot_scheduler__service__pb2.PauseJobResponse.FromString,
+                _registered_method=True)
+        self.ResumeJob = channel.unary_unary(
+                '/reveille.scheduler.v1.SchedulerService/ResumeJob',
+                request_serializer=reveille_dot_scheduler_dot_v1_dot_scheduler__service__pb2.ResumeJobRequest.SerializeToString,
+                response_deserializer=reveille_dot_scheduler_dot_v1_dot_scheduler__service__pb2.ResumeJobResponse.FromString,
+                _registered_method=True)
         self.ListJobs = channel.unary_unary(
                 '/reveille.scheduler.v1.SchedulerService/ListJobs',
                 request_serializer=reveille_dot_scheduler_dot_v1_dot_scheduler__service__pb2.ListJobsRequest.SerializeToString,
@@ -75,6 +90,16 @@ class SchedulerServiceStub:
                 request_serializer=reveille_dot_scheduler_dot_v1_dot_scheduler__service__pb2.GetExecutionRequest.SerializeToString,
                 response_deserializer=reveille_dot_scheduler_dot_v1_dot_scheduler__service__pb2.GetExecutionResponse.FromString,
                 _registered_method=True)
+        self.RetryExecution = channel.unary_unary(
+                '/reveille.scheduler.v1.SchedulerService/RetryExecution',
+                request_serializer=reveille_dot_scheduler_dot_v1_dot_scheduler__service__pb2.RetryExecutionRequest.SerializeToString,
+                response_deserializer=reveille_dot_scheduler_dot_v1_dot_scheduler__service__pb2.RetryExecutionResponse.FromString,
+                _registered_method=True)
+        self.BackfillScope = channel.unary_unary(
+                '/reveille.scheduler.v1.SchedulerService/BackfillScope',
+                request_serializer=reveille_dot_scheduler_dot_v1_dot_scheduler__service__pb2.BackfillScopeRequest.SerializeToString,
+                response_deserializer=reveille_dot_scheduler_dot_v1_dot_scheduler__service__pb2.BackfillScopeResponse.FromString,
+                _registered_method=True)
 
 
 class SchedulerServiceServicer:
@@ -89,6 +114,28 @@ class SchedulerServiceServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def GetJob(self, request, context):
+        """Reads one job. Errors: NOT_FOUND.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def PauseJob(self, request, context):
+        """Stops planning and retries of a job; what runs goes on. A job paused already gets the new note.
+        Errors: NOT_FOUND, INVALID_FIELD.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def ResumeJob(self, request, context):
+        """Ends a pause; what was missed meanwhile is caught up by the job's rules. Errors: NOT_FOUND.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
     def ListJobs(self, request, context):
         """Lists the jobs by name.
         """
@@ -98,6 +145,7 @@ class SchedulerServiceServicer:
 
     def UpsertScopes(self, request, context):
         """Stores the wanted state of scopes; a revision at or below the stored one changes nothing.
+        Nothing of a batch with a violation is stored.
         Errors: INVALID_CRON, INVALID_TIMEZONE, INVALID_FIELD, NOT_FOUND (job).
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
@@ -119,8 +167,9 @@ class SchedulerServiceServicer:
         raise NotImplementedError('Method not implemented!')
 
     def PreviewSchedule(self, request, context):
-        """Tells when an expression fires next, by the function the executor itself uses.
-        Errors: INVALID_CRON, INVALID_TIMEZONE, INVALID_FIELD.
+        """Tells when a schedule fires next, by the function the executor itself uses. A user may preview
+        a rule; looking up a job or a scope is for services and operators.
+        Errors: INVALID_CRON, INVALID_TIMEZONE, INVALID_FIELD, NOT_FOUND, OPERATOR_REQUIRED.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -140,6 +189,23 @@ class SchedulerServiceServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def RetryExecution(self, request, context):
+        """Gives an occurrence that failed for good as many attempts as its job allows, from now on.
+        Errors: NOT_FOUND, WRONG_STATE, REQUEST_ID_REUSED.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def BackfillScope(self, request, context):
+        """Executes what a scope missed in a range, by its present rule: occurrences that were too late or
+        folded into others, oldest first. What was executed, or is about to be, is not executed again.
+        Errors: NOT_FOUND, WRONG_STATE (deleted, or planned by its owner), INVALID_FIELD, REQUEST_ID_REUSED.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
 
 def add_SchedulerServiceServicer_to_server(servicer, server):
     rpc_method_handlers = {
@@ -147,6 +213,21 @@ def add_SchedulerServiceServicer_to_server(servicer, server):
                     servicer.RegisterJob,
                     request_deserializer=reveille_dot_scheduler_dot_v1_dot_scheduler__service__pb2.RegisterJobRequest.FromString,
                     response_serializer=reveille_dot_scheduler_dot_v1_dot_scheduler__service__pb2.RegisterJobResponse.SerializeToString,
+            ),
+            'GetJob': grpc.unary_unary_rpc_method_handler(
+                    servicer.GetJob,
+                    request_deserializer=reveille_dot_scheduler_dot_v1_dot_scheduler__service__pb2.GetJobRequest.FromString,
+                    response_serializer=reveille_dot_scheduler_dot_v1_dot_scheduler__service__pb2.GetJobResponse.SerializeToString,
+            ),
+            'PauseJob': grpc.unary_unary_rpc_method_handler(
+                    servicer.PauseJob,
+                    request_deserializer=reveille_dot_scheduler_dot_v1_dot_scheduler__service__pb2.PauseJobRequest.FromString,
+                    response_serializer=reveille_dot_scheduler_dot_v1_dot_scheduler__service__pb2.PauseJobResponse.SerializeToString,
+            ),
+            'ResumeJob': grpc.unary_unary_rpc_method_handler(
+                    servicer.ResumeJob,
+                    request_deserializer=reveille_dot_scheduler_dot_v1_dot_scheduler__service__pb2.ResumeJobRequest.FromString,
+                    response_serializer=reveille_dot_scheduler_dot_v1_dot_scheduler__service__pb2.ResumeJobResponse.SerializeToString,
             ),
             'ListJobs': grpc.unary_unary_rpc_method_handler(
                     servicer.ListJobs,
@@ -183,6 +264,16 @@ def add_SchedulerServiceServicer_to_server(servicer, server):
                     request_deserializer=reveille_dot_scheduler_dot_v1_dot_scheduler__service__pb2.GetExecutionRequest.FromString,
                     response_serializer=reveille_dot_scheduler_dot_v1_dot_scheduler__service__pb2.GetExecutionResponse.SerializeToString,
             ),
+            'RetryExecution': grpc.unary_unary_rpc_method_handler(
+                    servicer.RetryExecution,
+                    request_deserializer=reveille_dot_scheduler_dot_v1_dot_scheduler__service__pb2.RetryExecutionRequest.FromString,
+                    response_serializer=reveille_dot_scheduler_dot_v1_dot_scheduler__service__pb2.RetryExecutionResponse.SerializeToString,
+            ),
+            'BackfillScope': grpc.unary_unary_rpc_method_handler(
+                    servicer.BackfillScope,
+                    request_deserializer=reveille_dot_scheduler_dot_v1_dot_scheduler__service__pb2.BackfillScopeRequest.FromString,
+                    response_serializer=reveille_dot_scheduler_dot_v1_dot_scheduler__service__pb2.BackfillScopeResponse.SerializeToString,
+            ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
             'reveille.scheduler.v1.SchedulerService', rpc_method_handlers)
@@ -212,6 +303,87 @@ class SchedulerService:
             '/reveille.scheduler.v1.SchedulerService/RegisterJob',
             reveille_dot_scheduler_dot_v1_dot_scheduler__service__pb2.RegisterJobRequest.SerializeToString,
             reveille_dot_scheduler_dot_v1_dot_scheduler__service__pb2.RegisterJobResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def GetJob(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/reveille.scheduler.v1.SchedulerService/GetJob',
+            reveille_dot_scheduler_dot_v1_dot_scheduler__service__pb2.GetJobRequest.SerializeToString,
+            reveille_dot_scheduler_dot_v1_dot_scheduler__service__pb2.GetJobResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def PauseJob(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/reveille.scheduler.v1.SchedulerService/PauseJob',
+            reveille_dot_scheduler_dot_v1_dot_scheduler__service__pb2.PauseJobRequest.SerializeToString,
+            reveille_dot_scheduler_dot_v1_dot_scheduler__service__pb2.PauseJobResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ResumeJob(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/reveille.scheduler.v1.SchedulerService/ResumeJob',
+            reveille_dot_scheduler_dot_v1_dot_scheduler__service__pb2.ResumeJobRequest.SerializeToString,
+            reveille_dot_scheduler_dot_v1_dot_scheduler__service__pb2.ResumeJobResponse.FromString,
             options,
             channel_credentials,
             insecure,
@@ -401,6 +573,60 @@ class SchedulerService:
             '/reveille.scheduler.v1.SchedulerService/GetExecution',
             reveille_dot_scheduler_dot_v1_dot_scheduler__service__pb2.GetExecutionRequest.SerializeToString,
             reveille_dot_scheduler_dot_v1_dot_scheduler__service__pb2.GetExecutionResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def RetryExecution(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/reveille.scheduler.v1.SchedulerService/RetryExecution',
+            reveille_dot_scheduler_dot_v1_dot_scheduler__service__pb2.RetryExecutionRequest.SerializeToString,
+            reveille_dot_scheduler_dot_v1_dot_scheduler__service__pb2.RetryExecutionResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def BackfillScope(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/reveille.scheduler.v1.SchedulerService/BackfillScope',
+            reveille_dot_scheduler_dot_v1_dot_scheduler__service__pb2.BackfillScopeRequest.SerializeToString,
+            reveille_dot_scheduler_dot_v1_dot_scheduler__service__pb2.BackfillScopeResponse.FromString,
             options,
             channel_credentials,
             insecure,

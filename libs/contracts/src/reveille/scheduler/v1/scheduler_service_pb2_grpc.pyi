@@ -37,10 +37,19 @@ class SchedulerServiceStub:
     """Registers a job, or changes it; the same job again changes nothing.
     Errors: INVALID_FIELD, naming every violation.
     """
+    GetJob: _grpc.UnaryUnaryMultiCallable[_scheduler_service_pb2.GetJobRequest, _scheduler_service_pb2.GetJobResponse]
+    """Reads one job. Errors: NOT_FOUND."""
+    PauseJob: _grpc.UnaryUnaryMultiCallable[_scheduler_service_pb2.PauseJobRequest, _scheduler_service_pb2.PauseJobResponse]
+    """Stops planning and retries of a job; what runs goes on. A job paused already gets the new note.
+    Errors: NOT_FOUND, INVALID_FIELD.
+    """
+    ResumeJob: _grpc.UnaryUnaryMultiCallable[_scheduler_service_pb2.ResumeJobRequest, _scheduler_service_pb2.ResumeJobResponse]
+    """Ends a pause; what was missed meanwhile is caught up by the job's rules. Errors: NOT_FOUND."""
     ListJobs: _grpc.UnaryUnaryMultiCallable[_scheduler_service_pb2.ListJobsRequest, _scheduler_service_pb2.ListJobsResponse]
     """Lists the jobs by name."""
     UpsertScopes: _grpc.UnaryUnaryMultiCallable[_scheduler_service_pb2.UpsertScopesRequest, _scheduler_service_pb2.UpsertScopesResponse]
     """Stores the wanted state of scopes; a revision at or below the stored one changes nothing.
+    Nothing of a batch with a violation is stored.
     Errors: INVALID_CRON, INVALID_TIMEZONE, INVALID_FIELD, NOT_FOUND (job).
     """
     DeleteScopes: _grpc.UnaryUnaryMultiCallable[_scheduler_service_pb2.DeleteScopesRequest, _scheduler_service_pb2.DeleteScopesResponse]
@@ -48,13 +57,23 @@ class SchedulerServiceStub:
     ListScopes: _grpc.UnaryUnaryMultiCallable[_scheduler_service_pb2.ListScopesRequest, _scheduler_service_pb2.ListScopesResponse]
     """Lists the scopes of a job by kind and id."""
     PreviewSchedule: _grpc.UnaryUnaryMultiCallable[_scheduler_service_pb2.PreviewScheduleRequest, _scheduler_service_pb2.PreviewScheduleResponse]
-    """Tells when an expression fires next, by the function the executor itself uses.
-    Errors: INVALID_CRON, INVALID_TIMEZONE, INVALID_FIELD.
+    """Tells when a schedule fires next, by the function the executor itself uses. A user may preview
+    a rule; looking up a job or a scope is for services and operators.
+    Errors: INVALID_CRON, INVALID_TIMEZONE, INVALID_FIELD, NOT_FOUND, OPERATOR_REQUIRED.
     """
     ListExecutions: _grpc.UnaryUnaryMultiCallable[_scheduler_service_pb2.ListExecutionsRequest, _scheduler_service_pb2.ListExecutionsResponse]
     """Lists occurrences, newest planned time first."""
     GetExecution: _grpc.UnaryUnaryMultiCallable[_scheduler_service_pb2.GetExecutionRequest, _scheduler_service_pb2.GetExecutionResponse]
     """Reads one occurrence. Errors: NOT_FOUND."""
+    RetryExecution: _grpc.UnaryUnaryMultiCallable[_scheduler_service_pb2.RetryExecutionRequest, _scheduler_service_pb2.RetryExecutionResponse]
+    """Gives an occurrence that failed for good as many attempts as its job allows, from now on.
+    Errors: NOT_FOUND, WRONG_STATE, REQUEST_ID_REUSED.
+    """
+    BackfillScope: _grpc.UnaryUnaryMultiCallable[_scheduler_service_pb2.BackfillScopeRequest, _scheduler_service_pb2.BackfillScopeResponse]
+    """Executes what a scope missed in a range, by its present rule: occurrences that were too late or
+    folded into others, oldest first. What was executed, or is about to be, is not executed again.
+    Errors: NOT_FOUND, WRONG_STATE (deleted, or planned by its owner), INVALID_FIELD, REQUEST_ID_REUSED.
+    """
 
 @_typing.type_check_only
 class SchedulerServiceAsyncStub(SchedulerServiceStub):
@@ -65,10 +84,19 @@ class SchedulerServiceAsyncStub(SchedulerServiceStub):
     """Registers a job, or changes it; the same job again changes nothing.
     Errors: INVALID_FIELD, naming every violation.
     """
+    GetJob: _aio.UnaryUnaryMultiCallable[_scheduler_service_pb2.GetJobRequest, _scheduler_service_pb2.GetJobResponse]  # type: ignore[assignment]
+    """Reads one job. Errors: NOT_FOUND."""
+    PauseJob: _aio.UnaryUnaryMultiCallable[_scheduler_service_pb2.PauseJobRequest, _scheduler_service_pb2.PauseJobResponse]  # type: ignore[assignment]
+    """Stops planning and retries of a job; what runs goes on. A job paused already gets the new note.
+    Errors: NOT_FOUND, INVALID_FIELD.
+    """
+    ResumeJob: _aio.UnaryUnaryMultiCallable[_scheduler_service_pb2.ResumeJobRequest, _scheduler_service_pb2.ResumeJobResponse]  # type: ignore[assignment]
+    """Ends a pause; what was missed meanwhile is caught up by the job's rules. Errors: NOT_FOUND."""
     ListJobs: _aio.UnaryUnaryMultiCallable[_scheduler_service_pb2.ListJobsRequest, _scheduler_service_pb2.ListJobsResponse]  # type: ignore[assignment]
     """Lists the jobs by name."""
     UpsertScopes: _aio.UnaryUnaryMultiCallable[_scheduler_service_pb2.UpsertScopesRequest, _scheduler_service_pb2.UpsertScopesResponse]  # type: ignore[assignment]
     """Stores the wanted state of scopes; a revision at or below the stored one changes nothing.
+    Nothing of a batch with a violation is stored.
     Errors: INVALID_CRON, INVALID_TIMEZONE, INVALID_FIELD, NOT_FOUND (job).
     """
     DeleteScopes: _aio.UnaryUnaryMultiCallable[_scheduler_service_pb2.DeleteScopesRequest, _scheduler_service_pb2.DeleteScopesResponse]  # type: ignore[assignment]
@@ -76,13 +104,23 @@ class SchedulerServiceAsyncStub(SchedulerServiceStub):
     ListScopes: _aio.UnaryUnaryMultiCallable[_scheduler_service_pb2.ListScopesRequest, _scheduler_service_pb2.ListScopesResponse]  # type: ignore[assignment]
     """Lists the scopes of a job by kind and id."""
     PreviewSchedule: _aio.UnaryUnaryMultiCallable[_scheduler_service_pb2.PreviewScheduleRequest, _scheduler_service_pb2.PreviewScheduleResponse]  # type: ignore[assignment]
-    """Tells when an expression fires next, by the function the executor itself uses.
-    Errors: INVALID_CRON, INVALID_TIMEZONE, INVALID_FIELD.
+    """Tells when a schedule fires next, by the function the executor itself uses. A user may preview
+    a rule; looking up a job or a scope is for services and operators.
+    Errors: INVALID_CRON, INVALID_TIMEZONE, INVALID_FIELD, NOT_FOUND, OPERATOR_REQUIRED.
     """
     ListExecutions: _aio.UnaryUnaryMultiCallable[_scheduler_service_pb2.ListExecutionsRequest, _scheduler_service_pb2.ListExecutionsResponse]  # type: ignore[assignment]
     """Lists occurrences, newest planned time first."""
     GetExecution: _aio.UnaryUnaryMultiCallable[_scheduler_service_pb2.GetExecutionRequest, _scheduler_service_pb2.GetExecutionResponse]  # type: ignore[assignment]
     """Reads one occurrence. Errors: NOT_FOUND."""
+    RetryExecution: _aio.UnaryUnaryMultiCallable[_scheduler_service_pb2.RetryExecutionRequest, _scheduler_service_pb2.RetryExecutionResponse]  # type: ignore[assignment]
+    """Gives an occurrence that failed for good as many attempts as its job allows, from now on.
+    Errors: NOT_FOUND, WRONG_STATE, REQUEST_ID_REUSED.
+    """
+    BackfillScope: _aio.UnaryUnaryMultiCallable[_scheduler_service_pb2.BackfillScopeRequest, _scheduler_service_pb2.BackfillScopeResponse]  # type: ignore[assignment]
+    """Executes what a scope missed in a range, by its present rule: occurrences that were too late or
+    folded into others, oldest first. What was executed, or is about to be, is not executed again.
+    Errors: NOT_FOUND, WRONG_STATE (deleted, or planned by its owner), INVALID_FIELD, REQUEST_ID_REUSED.
+    """
 
 class SchedulerServiceServicer(metaclass=_abc_1.ABCMeta):
     """Plans occurrences of registered jobs and keeps the ledger of what became of them."""
@@ -96,6 +134,32 @@ class SchedulerServiceServicer(metaclass=_abc_1.ABCMeta):
         """Registers a job, or changes it; the same job again changes nothing.
         Errors: INVALID_FIELD, naming every violation.
         """
+
+    @_abc_1.abstractmethod
+    def GetJob(
+        self,
+        request: _scheduler_service_pb2.GetJobRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_scheduler_service_pb2.GetJobResponse, _abc.Awaitable[_scheduler_service_pb2.GetJobResponse]]:
+        """Reads one job. Errors: NOT_FOUND."""
+
+    @_abc_1.abstractmethod
+    def PauseJob(
+        self,
+        request: _scheduler_service_pb2.PauseJobRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_scheduler_service_pb2.PauseJobResponse, _abc.Awaitable[_scheduler_service_pb2.PauseJobResponse]]:
+        """Stops planning and retries of a job; what runs goes on. A job paused already gets the new note.
+        Errors: NOT_FOUND, INVALID_FIELD.
+        """
+
+    @_abc_1.abstractmethod
+    def ResumeJob(
+        self,
+        request: _scheduler_service_pb2.ResumeJobRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_scheduler_service_pb2.ResumeJobResponse, _abc.Awaitable[_scheduler_service_pb2.ResumeJobResponse]]:
+        """Ends a pause; what was missed meanwhile is caught up by the job's rules. Errors: NOT_FOUND."""
 
     @_abc_1.abstractmethod
     def ListJobs(
@@ -112,6 +176,7 @@ class SchedulerServiceServicer(metaclass=_abc_1.ABCMeta):
         context: _ServicerContext,
     ) -> _typing.Union[_scheduler_service_pb2.UpsertScopesResponse, _abc.Awaitable[_scheduler_service_pb2.UpsertScopesResponse]]:
         """Stores the wanted state of scopes; a revision at or below the stored one changes nothing.
+        Nothing of a batch with a violation is stored.
         Errors: INVALID_CRON, INVALID_TIMEZONE, INVALID_FIELD, NOT_FOUND (job).
         """
 
@@ -137,8 +202,9 @@ class SchedulerServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _scheduler_service_pb2.PreviewScheduleRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_scheduler_service_pb2.PreviewScheduleResponse, _abc.Awaitable[_scheduler_service_pb2.PreviewScheduleResponse]]:
-        """Tells when an expression fires next, by the function the executor itself uses.
-        Errors: INVALID_CRON, INVALID_TIMEZONE, INVALID_FIELD.
+        """Tells when a schedule fires next, by the function the executor itself uses. A user may preview
+        a rule; looking up a job or a scope is for services and operators.
+        Errors: INVALID_CRON, INVALID_TIMEZONE, INVALID_FIELD, NOT_FOUND, OPERATOR_REQUIRED.
         """
 
     @_abc_1.abstractmethod
@@ -156,5 +222,26 @@ class SchedulerServiceServicer(metaclass=_abc_1.ABCMeta):
         context: _ServicerContext,
     ) -> _typing.Union[_scheduler_service_pb2.GetExecutionResponse, _abc.Awaitable[_scheduler_service_pb2.GetExecutionResponse]]:
         """Reads one occurrence. Errors: NOT_FOUND."""
+
+    @_abc_1.abstractmethod
+    def RetryExecution(
+        self,
+        request: _scheduler_service_pb2.RetryExecutionRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_scheduler_service_pb2.RetryExecutionResponse, _abc.Awaitable[_scheduler_service_pb2.RetryExecutionResponse]]:
+        """Gives an occurrence that failed for good as many attempts as its job allows, from now on.
+        Errors: NOT_FOUND, WRONG_STATE, REQUEST_ID_REUSED.
+        """
+
+    @_abc_1.abstractmethod
+    def BackfillScope(
+        self,
+        request: _scheduler_service_pb2.BackfillScopeRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_scheduler_service_pb2.BackfillScopeResponse, _abc.Awaitable[_scheduler_service_pb2.BackfillScopeResponse]]:
+        """Executes what a scope missed in a range, by its present rule: occurrences that were too late or
+        folded into others, oldest first. What was executed, or is about to be, is not executed again.
+        Errors: NOT_FOUND, WRONG_STATE (deleted, or planned by its owner), INVALID_FIELD, REQUEST_ID_REUSED.
+        """
 
 def add_SchedulerServiceServicer_to_server(servicer: SchedulerServiceServicer, server: _typing.Union[_grpc.Server, _aio.Server]) -> None: ...

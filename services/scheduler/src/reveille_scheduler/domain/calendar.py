@@ -1,0 +1,61 @@
+"""When the occurrences of one scope are due: planned instant, plus delay, plus a share of jitter.
+
+The share is a fixed function of the scope and the instant, so every replica, the preview and a
+retry after a crash agree; it never reaches the scope's next occurrence, so order is kept.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+
+from reveille_scheduler.domain.rule import Timeline
+
+_NONE = timedelta(0)
+
+
+@dataclass(frozen=True, slots=True)
+class Calendar:
+    """A timeline with the due times of one scope; `seed` names the scope."""
+
+    line: Timeline
+    delay: timedelta = _NONE
+    jitter: timedelta = _NONE
+    seed: str = ""
+
+    def due(self, plan_time: datetime) -> datetime:
+        """Say when an occurrence is handed over at the earliest."""
+        due = plan_time + self.delay
+        if not self.jitter:
+            return due
+        spread = self.jitter
+        following = self.line.next(plan_time)
+        if following is not None:
+            spread = min(spread, following - plan_time)
+        return due + spread * share(self.seed, plan_time)
+
+    def newest_due(self, now: datetime) -> datetime | None:
+        """Return the newest occurrence that is due, found walking backwards."""
+        newest = self.line.latest_at_or_before(now - self.delay)
+        if self.jitter and newest is not None and self.due(newest) > now:
+            # The one before was due before this one's planned instant.
+            return self.line.previous(newest)
+        return newest
+
+    def next_due(self, after: datetime) -> datetime | None:
+        """Return when the first occurrence after a planned instant is due."""
+        following = self.line.next(after)
+        return None if following is None else self.due(following)
+
+
+def share(seed: str, plan_time: datetime) -> float:
+    """Map a scope and an instant evenly onto [0, 1), the same everywhere and for ever."""
+    text = f"{seed}/{int(plan_time.timestamp())}"
+    digest = hashlib.blake2b(text.encode(), digest_size=6).digest()
+    return int.from_bytes(digest, "big") / 2**48
+
+
+def seed_of(job_name: str, kind: str, scope_id: str) -> str:
+    """Name a scope for its share of the jitter."""
+    return f"{job_name}/{kind}/{scope_id}"

@@ -1,0 +1,40 @@
+"""JobHandlerService of the scheduler itself: it executes its own job like any owner."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from reveille.scheduler.v1 import job_handler_service_pb2 as pb
+from reveille.scheduler.v1.job_handler_service_pb2_grpc import JobHandlerServiceServicer
+from reveille_scheduler.usecases.retention import JOB, Retention
+
+
+class OwnHandlerServicer(JobHandlerServiceServicer):
+    """Executes plans of the retention job."""
+
+    def __init__(self, retention: Retention) -> None:
+        self._retention = retention
+
+    async def RunPlans(self, request: pb.RunPlansRequest, context: Any) -> pb.RunPlansResponse:
+        """Execute each plan; pruning twice removes nothing twice."""
+        return pb.RunPlansResponse(results=[await self._run(plan) for plan in request.plans])
+
+    async def PlanScopes(
+        self, request: pb.PlanScopesRequest, context: Any
+    ) -> pb.PlanScopesResponse:
+        """Name nothing: the retention job has a rule."""
+        return pb.PlanScopesResponse()
+
+    async def _run(self, plan: pb.Plan) -> pb.PlanResult:
+        if plan.job_name != JOB.name:
+            return pb.PlanResult(
+                execution_id=plan.execution_id,
+                outcome=pb.PLAN_OUTCOME_FAILED,
+                error_code="unknown_job",
+                error_message=f"the scheduler itself has no job called {plan.job_name}",
+            )
+        return pb.PlanResult(
+            execution_id=plan.execution_id,
+            outcome=pb.PLAN_OUTCOME_SUCCESS,
+            result=await self._retention(),
+        )

@@ -1,0 +1,142 @@
+"""Plan scopes whose job's owner says what is due.
+
+The owner is asked outside any transaction: the scopes are put aside for a while first, and what
+it answers is recorded only for those that nobody changed meanwhile.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+
+from reveille.scheduler.v1 import execution_pb2
+from reveille.scheduler.v1 import job_handler_service_pb2 as pb
+from reveille_runtime import logs
+from reveille_runtime.crash import crash_point
+from reveille_runtime.db import Database
+from reveille_runtime.errors import DomainError
+from reveille_runtime.rpc_errors import as_domain_errors
+from reveille_runtime.validation import to_timestamp
+from reveille_scheduler import crash_points
+from reveille_scheduler.domain.job import Job
+from reveille_scheduler.domain.occurrence import Claim
+from reveille_scheduler.domain.planning import Occurrence, Planner
+from reveille_scheduler.domain.scope import Scope
+from reveille_scheduler.store import jobs, scopes
+from reveille_scheduler.store.scopes import AskedScope, Move
+from reveille_scheduler.usecases.hand_over import Handler
+from reveille_scheduler.usecases.recording import Recorder
+
+# How long an owner may think; another replica asks only after longer than that.
+PATIENCE_SECONDS = 10.0
+PUT_ASIDE = timedelta(seconds=30)
+_log = logs.get_logger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class AskedBatch:
+    """Scopes that were put aside, and the question about them."""
+
+    job: Job
+    asked: tuple[AskedScope, ...]
+    request: pb.PlanScopesRequest
+
+
+class PlanHooks:
+    """Takes due hook scopes; asks their owner; records what it answers."""
+
+    def __init__(
+        self,
+        database: Database,
+        handlers: Mapping[str, Handler],
+        runner: str,
+        monotonic: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._database = database
+        self._handlers = handlers
+        self._runner = runner
+        self._monotonic = monotonic
+
+    async def take(self, job_name: str, limit: int) -> AskedBatch | None:
+        """Put at most `limit` due scopes aside; None when there are none."""
+        async with self._database.transaction() as tx:
+            job = (await jobs.by_name(tx, [job_name])).get(job_name)
+            if job is None:
+                return None
+            asked = await scopes.take_hooks(tx, job_name, limit, job.plans_per_scope, PUT_ASIDE)
+            if not asked:
+                return None
+            latest = await scopes.latest(tx, [each.row_id for each in asked])
+            now = await scopes.now(tx)
+        crash_point(crash_points.AFTER_HOOK_TAKEN)
+        request = pb.PlanScopesRequest(job_name=job_name, now=to_timestamp(now))
+        for each in asked:
+            question = request.scopes.add(kind=each.kind, id=each.scope_id)
+            if (row := latest.get(each.row_id)) is not None:
+                question.latest_plan_time.FromDatetime(row["plan_time"])
+                question.latest_state = execution_pb2.ExecutionState.Value(
+                    f"EXECUTION_STATE_{row['state'].upper()}"
+                )
+                question.latest_attempt = row["attempt"]
+                question.latest_max_attempts = row["max_attempts"]
+                if row["next_retry_at"] is not None:
+                    question.latest_next_retry_time.FromDatetime(row["next_retry_at"])
+        return AskedBatch(job, tuple(asked), request)
+
+    async def ask(self, batch: AskedBatch) -> list[Claim]:
+        """Ask the owner and record what is due; a failed call leaves the scopes put aside."""
+        handler = self._handlers.get(batch.job.handler)
+        if handler is None:
+            _log.warning(
+                "No such handler is configured here.",
+                action="hook.no_handler",
+                job=batch.job.name,
+                handler=batch.job.handler,
+            )
+            return []
+        try:
+            with as_domain_errors():
+                answer = await handler.stub.PlanScopes(batch.request, timeout=PATIENCE_SECONDS)
+        except DomainError as error:
+            _log.warning(
+                "A job's owner did not say what is due; it will be asked again.",
+                action="hook.not_planned",
+                job=batch.job.name,
+                scopes=len(batch.asked),
+                cause=str(error),
+            )
+            return []
+        return await self._record(batch, {(each.kind, each.id): each for each in answer.plans})
+
+    async def _record(
+        self, batch: AskedBatch, plans: Mapping[tuple[str, str], pb.ScopePlan]
+    ) -> list[Claim]:
+        began = self._monotonic()
+        asked = {each.row_id: each for each in batch.asked}
+        async with self._database.transaction() as tx:
+            locked = await scopes.lock_asked(tx, batch.asked)
+            due = await scopes.read_due(tx, locked)
+            found: list[tuple[Scope, Occurrence]] = []
+            moves: list[Move] = []
+            for each in due:
+                planner = Planner(batch.job, each.now)
+                key = (asked[each.row_id].kind, asked[each.row_id].scope_id)
+                plan = plans.get(key, pb.ScopePlan())
+                free = max(0, batch.job.plans_per_scope - each.running)
+                planned = planner.plan_hook(each.due, _instants(plan), _ask_again(plan), free)
+                found += [(each.scope, occurrence) for occurrence in planned.occurrences]
+                moves.append(Move(each.row_id, planned.next_plan_at))
+            claims = await Recorder(batch.job, self._runner, began).record(tx, found)
+            await scopes.move(tx, moves)
+        crash_point(crash_points.AFTER_HOOK_CLAIM)
+        return claims
+
+
+def _instants(plan: pb.ScopePlan) -> Sequence[datetime]:
+    return [each.ToDatetime(tzinfo=UTC) for each in plan.plan_times]
+
+
+def _ask_again(plan: pb.ScopePlan) -> datetime | None:
+    return plan.ask_again_time.ToDatetime(tzinfo=UTC) if plan.HasField("ask_again_time") else None
