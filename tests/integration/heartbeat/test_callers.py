@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from typing import Any
-from uuid import UUID, uuid4
+from uuid import uuid4
 
 import pytest
 from google.protobuf.json_format import MessageToDict
 from tests.integration.heartbeat.conftest import Stage
 from tests.integration.heartbeat.kit import MEMBER, OWNER, World
-from tests.integration.heartbeat.test_processes import linger, process_in
+from tests.integration.heartbeat.test_processes import content_of, linger, process_in
 
 from reveille.explain.v1 import explain_service_pb2 as explain_pb
 from reveille.explain.v1.explain_service_pb2_grpc import ExplainServiceStub
@@ -120,13 +120,16 @@ async def test_a_run_moves_its_own_issue_while_it_lives_and_nothing_else(
     service = await stage.start()
     world = World(service.client, stage.folder)
     await world.put()
-    agent = await world.script(linger(stage.folder / "pid"))
+    keep = f"import os, pathlib\npathlib.Path({str(stage.folder / 'token')!r}).write_text("
+    agent = await world.script(
+        keep + "os.environ['REVEILLE_RUN_TOKEN'])\n" + linger(stage.folder / "pid")
+    )
     mine = await world.issue(agent, "manual:1")
     await process_in(stage.folder / "pid")
     other = await world.issue(agent, "manual:2")
     (run,) = await world.attempts(mine.wakeup.wakeup_id)
-    token = stage.keys.run(UUID(run.run_id), world.workspace_id)
-    me = As(service.client.channel(token))
+    # The very token that the agent was given.
+    me = As(service.client.channel(content_of(stage.folder / "token")))
 
     def move(issue_id: str) -> Any:
         return me.issues.UpdateIssue(

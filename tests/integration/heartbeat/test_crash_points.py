@@ -6,11 +6,15 @@ import itertools
 from pathlib import Path
 
 import pytest
+from tests.integration.heartbeat.conftest import Stage
 from tests.integration.heartbeat.kit import ANSWER, World, marker, ran
 from tests.integration.heartbeat.replica import Replicas
+from tests.integration.heartbeat.test_processes import linger, process_in
 
+from reveille.common.v1 import reason_pb2
 from reveille.heartbeat.v1 import agent_pb2, issue_pb2, run_pb2, wakeup_pb2
 from reveille_heartbeat import crash_points as at
+from reveille_heartbeat.adapters.process.identity import is_alive
 from reveille_runtime.errors import Unavailable
 from reveille_runtime.rpc_errors import as_domain_errors
 from reveille_testkit.waiting import eventually
@@ -26,6 +30,7 @@ DURING_A_CALL = (
 BEFORE_THE_AGENT = (
     at.CLAIM_BEFORE_COMMIT,
     at.CLAIM_AFTER_COMMIT,
+    at.CHECKOUT_AFTER_COMMIT,
     at.PAYLOAD_WRITTEN,
     at.SPAWN_BEFORE_IDENTITY,
     at.SPAWN_AFTER_IDENTITY,
@@ -41,24 +46,25 @@ AFTER_THE_AGENT = (
 
 
 def test_every_point_is_walked() -> None:
-    walked = (*DURING_A_CALL, *BEFORE_THE_AGENT, *AFTER_THE_AGENT, at.CANCEL_AFTER_COMMIT)
+    alone = (at.CANCEL_AFTER_COMMIT, at.DEADLINE_AFTER_COMMIT, at.TAKE_OVER_AFTER_COMMIT)
+    walked = (*DURING_A_CALL, *BEFORE_THE_AGENT, *AFTER_THE_AGENT, *alone)
 
     assert sorted(walked) == sorted(at.CRASH_POINTS)
 
 
-async def prepared(replicas: Replicas, folder: Path) -> tuple[World, agent_pb2.Agent]:
+async def prepared(stage: Stage, folder: Path) -> tuple[World, agent_pb2.Agent]:
     """Make a workspace and an agent through a replica that answers, and claims nothing."""
-    quiet = await replicas.start(engine_concurrency=0, recovery_interval=3600)
-    world = World(await replicas.client(quiet), folder)
+    quiet = await stage.start(engine_concurrency=0, recovery_interval=3600, sweep_interval=3600)
+    world = World(quiet.client, folder)
     await world.put()
     return world, await world.script(marker(folder) + ANSWER)
 
 
 @pytest.mark.parametrize("point", [*BEFORE_THE_AGENT, *AFTER_THE_AGENT])
 async def test_a_run_survives_the_death_of_its_executor(
-    point: str, replicas: Replicas, tmp_path: Path
+    point: str, replicas: Replicas, stage: Stage, tmp_path: Path
 ) -> None:
-    world, agent = await prepared(replicas, tmp_path)
+    world, agent = await prepared(stage, tmp_path)
     made = await world.issue(agent, "manual:1")
     doomed = await replicas.start(crash_point=point)
     assert await doomed.ended() == 137, doomed.log.read_text()
@@ -89,9 +95,9 @@ async def _spools(folder: Path) -> list[str]:
 
 @pytest.mark.parametrize("point", DURING_A_CALL)
 async def test_a_repeated_call_finds_what_the_killed_one_made(
-    point: str, replicas: Replicas, tmp_path: Path
+    point: str, replicas: Replicas, stage: Stage, tmp_path: Path
 ) -> None:
-    world, agent = await prepared(replicas, tmp_path)
+    world, agent = await prepared(stage, tmp_path)
     doomed = await replicas.start(crash_point=point, engine_concurrency=0)
     there = World(await replicas.client(doomed), tmp_path, world.workspace_id)
     by_issue = "create_issue" in point
@@ -114,9 +120,9 @@ async def test_a_repeated_call_finds_what_the_killed_one_made(
 
 
 async def test_a_cancellation_holds_although_its_caller_never_heard(
-    replicas: Replicas, tmp_path: Path
+    replicas: Replicas, stage: Stage, tmp_path: Path
 ) -> None:
-    world, agent = await prepared(replicas, tmp_path)
+    world, agent = await prepared(stage, tmp_path)
     result = await world.wake(agent, "manual:1")
     doomed = await replicas.start(crash_point=at.CANCEL_AFTER_COMMIT, engine_concurrency=0)
     there = World(await replicas.client(doomed), tmp_path, world.workspace_id)
@@ -130,3 +136,40 @@ async def test_a_cancellation_holds_although_its_caller_never_heard(
     await replicas.start()
     assert (await world.settled(result.wakeup_id)).state == wakeup_pb2.WAKEUP_STATE_CANCELLED
     assert ran(tmp_path) == []
+
+
+async def test_a_recovery_that_dies_is_recovered_from(
+    replicas: Replicas, stage: Stage, tmp_path: Path
+) -> None:
+    world, agent = await prepared(stage, tmp_path)
+    result = await world.wake(agent, "manual:1")
+    doomed = await replicas.start(crash_point=at.SPAWN_AFTER_GO)
+    assert await doomed.ended() == 137
+    doomed = await replicas.start(crash_point=at.TAKE_OVER_AFTER_COMMIT)
+    assert await doomed.ended() == 137
+
+    await replicas.start()
+    wakeup = await world.settled(result.wakeup_id)
+    assert wakeup.state == wakeup_pb2.WAKEUP_STATE_COMPLETED
+    assert ran(tmp_path) == [wakeup.run_id]
+
+
+async def test_a_deadline_holds_although_its_enforcer_died(
+    replicas: Replicas, stage: Stage, tmp_path: Path
+) -> None:
+    world, _ = await prepared(stage, tmp_path)
+    agent = await world.script(
+        linger(tmp_path / "pid"), "slow", run_timeout={"seconds": 1}, idle_timeout={"seconds": 0}
+    )
+    result = await world.wake(agent, "manual:1")
+    doomed = await replicas.start(crash_point=at.DEADLINE_AFTER_COMMIT)
+    process = await process_in(tmp_path / "pid")
+    assert await doomed.ended() == 137
+    (run,) = await world.attempts(result.wakeup_id)
+    assert (run.state, run.occupied) == (run_pb2.RUN_STATE_TIMED_OUT, True)
+    assert is_alive(process)
+
+    await replicas.start()
+    wakeup = await world.settled(result.wakeup_id)
+    assert wakeup.reason == reason_pb2.REASON_RUN_TIMEOUT
+    assert not is_alive(process)

@@ -25,10 +25,10 @@ while not pathlib.Path({go!r}).exists():
 """
 
 
-async def prepared(replicas: Replicas, folder: Path) -> tuple[World, agent_pb2.Agent]:
+async def prepared(stage: Stage, folder: Path) -> tuple[World, agent_pb2.Agent]:
     """Make an agent that runs until it is told to go on."""
-    quiet = await replicas.start(engine_concurrency=0, recovery_interval=3600)
-    world = World(await replicas.client(quiet), folder)
+    quiet = await stage.start(engine_concurrency=0, recovery_interval=3600, sweep_interval=3600)
+    world = World(quiet.client, folder)
     await world.put()
     code = marker(folder) + WAITING.format(go=str(folder / "go")) + ANSWER
     return world, await world.script(code)
@@ -45,9 +45,9 @@ async def at_work(world: World, wakeup_id: str, folder: Path) -> run_pb2.Heartbe
 
 
 async def test_a_stop_leaves_the_agent_at_work_and_the_next_start_finds_it(
-    replicas: Replicas, tmp_path: Path
+    replicas: Replicas, stage: Stage, tmp_path: Path
 ) -> None:
-    world, agent = await prepared(replicas, tmp_path)
+    world, agent = await prepared(stage, tmp_path)
     result = await world.wake(agent, "manual:1")
     first = await replicas.start()
     run = await at_work(world, result.wakeup_id, tmp_path)
@@ -72,9 +72,9 @@ async def test_a_stop_leaves_the_agent_at_work_and_the_next_start_finds_it(
 
 
 async def test_a_process_that_ended_while_nobody_looked_keeps_its_true_result(
-    replicas: Replicas, tmp_path: Path
+    replicas: Replicas, stage: Stage, tmp_path: Path
 ) -> None:
-    world, agent = await prepared(replicas, tmp_path)
+    world, agent = await prepared(stage, tmp_path)
     result = await world.wake(agent, "manual:1")
     first = await replicas.start()
     run = await at_work(world, result.wakeup_id, tmp_path)
@@ -148,9 +148,9 @@ async def test_an_in_process_run_is_lost_with_its_executor_and_repeated(
 
 
 async def test_a_frozen_executor_loses_its_run_to_another_which_goes_on_with_the_process(
-    replicas: Replicas, tmp_path: Path
+    replicas: Replicas, stage: Stage, tmp_path: Path
 ) -> None:
-    world, agent = await prepared(replicas, tmp_path)
+    world, agent = await prepared(stage, tmp_path)
     result = await world.wake(agent, "manual:1")
     first = await replicas.start()
     run = await at_work(world, result.wakeup_id, tmp_path)
@@ -173,9 +173,9 @@ async def test_a_frozen_executor_loses_its_run_to_another_which_goes_on_with_the
 
 
 async def test_a_run_that_was_cancelled_while_its_executor_was_away_ends_its_process(
-    replicas: Replicas, tmp_path: Path
+    replicas: Replicas, stage: Stage, tmp_path: Path
 ) -> None:
-    world, _ = await prepared(replicas, tmp_path)
+    world, _ = await prepared(stage, tmp_path)
     agent = await world.script(linger(tmp_path / "pid"), "lingering")
     result = await world.wake(agent, "manual:1")
     first = await replicas.start()
@@ -195,9 +195,9 @@ async def test_a_run_that_was_cancelled_while_its_executor_was_away_ends_its_pro
 
 
 async def test_a_number_that_became_another_process_is_neither_adopted_nor_signalled(
-    replicas: Replicas, tmp_path: Path, rows: asyncpg.Connection[asyncpg.Record]
+    replicas: Replicas, stage: Stage, tmp_path: Path, rows: asyncpg.Connection[asyncpg.Record]
 ) -> None:
-    world, _ = await prepared(replicas, tmp_path)
+    world, _ = await prepared(stage, tmp_path)
     agent = await world.script(linger(tmp_path / "pid"), "lingering")
     bystander = await world.script(linger(tmp_path / "other"), "bystander")
     result = await world.wake(agent, "manual:1")
@@ -230,9 +230,9 @@ async def test_a_number_that_became_another_process_is_neither_adopted_nor_signa
 
 
 async def test_the_wrapper_keeps_the_time_limit_while_the_service_is_down(
-    replicas: Replicas, tmp_path: Path
+    replicas: Replicas, stage: Stage, tmp_path: Path
 ) -> None:
-    world, _ = await prepared(replicas, tmp_path)
+    world, _ = await prepared(stage, tmp_path)
     agent = await world.script(
         linger(tmp_path / "pid"), "slow", run_timeout={"seconds": 1}, idle_timeout={"seconds": 0}
     )

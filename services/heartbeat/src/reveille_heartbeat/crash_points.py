@@ -13,6 +13,7 @@ CREATE_ISSUE_AFTER_COMMIT: Final = "heartbeat.create_issue.after_commit"
 CANCEL_AFTER_COMMIT: Final = "heartbeat.cancel.after_commit"
 CLAIM_BEFORE_COMMIT: Final = "heartbeat.claim.before_commit"
 CLAIM_AFTER_COMMIT: Final = "heartbeat.claim.after_commit"
+CHECKOUT_AFTER_COMMIT: Final = "heartbeat.checkout.after_commit"
 PAYLOAD_WRITTEN: Final = "heartbeat.payload.after_write"
 SPAWN_BEFORE_IDENTITY: Final = "heartbeat.spawn.before_identity"
 SPAWN_AFTER_IDENTITY: Final = "heartbeat.spawn.after_identity"
@@ -22,6 +23,8 @@ SETTLE_BEFORE_COMMIT: Final = "heartbeat.settle.before_commit"
 SETTLE_AFTER_COMMIT: Final = "heartbeat.settle.after_commit"
 FOLLOW_UP_BEFORE_COMMIT: Final = "heartbeat.follow_up.before_commit"
 FOLLOW_UP_AFTER_COMMIT: Final = "heartbeat.follow_up.after_commit"
+DEADLINE_AFTER_COMMIT: Final = "heartbeat.deadline.after_commit"
+TAKE_OVER_AFTER_COMMIT: Final = "heartbeat.take_over.after_commit"
 
 CRASH_POINTS: Final = declare(
     ENQUEUE_BEFORE_COMMIT,
@@ -31,6 +34,7 @@ CRASH_POINTS: Final = declare(
     CANCEL_AFTER_COMMIT,
     CLAIM_BEFORE_COMMIT,
     CLAIM_AFTER_COMMIT,
+    CHECKOUT_AFTER_COMMIT,
     PAYLOAD_WRITTEN,
     SPAWN_BEFORE_IDENTITY,
     SPAWN_AFTER_IDENTITY,
@@ -40,4 +44,6 @@ CRASH_POINTS: Final = declare(
     SETTLE_AFTER_COMMIT,
     FOLLOW_UP_BEFORE_COMMIT,
     FOLLOW_UP_AFTER_COMMIT,
+    DEADLINE_AFTER_COMMIT,
+    TAKE_OVER_AFTER_COMMIT,
 )

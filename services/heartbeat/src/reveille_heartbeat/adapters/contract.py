@@ -93,6 +93,8 @@ class Adapter(Protocol):
 
     # Whether an attempt outlives its executor; one that does not is lost with it.
     survives: ClassVar[bool]
+    # Whether the agent reads and writes files in the attempt's folder.
+    files: ClassVar[bool]
 
     def check(self, config: Mapping[str, Any]) -> list[Problem]:
         """Judge an agent's settings when they are given."""

@@ -23,6 +23,7 @@ class EchoAdapter:
     """For trying things out, and for tests of everything around an agent."""
 
     survives: ClassVar[bool] = False
+    files: ClassVar[bool] = False
 
     def check(self, config: Mapping[str, Any]) -> list[Problem]:
         """Judge the settings."""

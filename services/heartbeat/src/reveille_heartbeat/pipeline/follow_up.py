@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+
 from reveille_heartbeat.pipeline.context import Parts, RunContext
 
 
@@ -12,4 +14,5 @@ async def follow_up(context: RunContext, parts: Parts) -> None:
     # Before the write that clears the token: a renewal must not take that for a loss.
     context.held.release()
     await parts.follow_up(context.lease, context.run)
-    context.spool.remove()
+    if context.adapter is None or context.adapter.files:
+        await asyncio.to_thread(context.spool.remove)

@@ -32,10 +32,11 @@ async def payload(context: RunContext, parts: Parts) -> None:
         body_path=str(spool.body),
         joined=loaded.joined,
     )
-    try:
-        spool.prepare(dump(context.document), body)
-    except OSError as error:
-        raise SetupFailed(f"the payload could not be written: {error}") from error
+    if context.adapter is not None and context.adapter.files:
+        try:
+            await asyncio.to_thread(spool.prepare, dump(context.document), body)
+        except OSError as error:
+            raise SetupFailed(f"the payload could not be written: {error}") from error
     crash_point(PAYLOAD_WRITTEN)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from uuid import UUID
 
+from reveille_heartbeat.crash_points import DEADLINE_AFTER_COMMIT
 from reveille_heartbeat.domain.reasons import Reason
 from reveille_heartbeat.domain.states import RunState, WakeupState
 from reveille_heartbeat.domain.values import Run
@@ -17,6 +18,7 @@ from reveille_heartbeat.usecases.ending import (
     settle_wakeup,
 )
 from reveille_heartbeat.usecases.run_spans import RunSpans
+from reveille_runtime.crash import crash_point
 from reveille_runtime.db import Database, Tx, retrying_transaction
 from reveille_runtime.hints import Notifier
 from reveille_runtime.lease import ExpiryWitness, Lease
@@ -68,6 +70,7 @@ class EnforceDeadlines:
 
         run = await retrying_transaction(self._db, end)
         if run is not None:
+            crash_point(DEADLINE_AFTER_COMMIT)
             ended.runs.append(run)
             ended.stops = True
 

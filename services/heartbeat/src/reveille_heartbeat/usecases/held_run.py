@@ -8,6 +8,7 @@ from datetime import timedelta
 from typing import Any
 from uuid import UUID
 
+from reveille_heartbeat.crash_points import CHECKOUT_AFTER_COMMIT
 from reveille_heartbeat.domain.document import Joined
 from reveille_heartbeat.domain.states import IssueState
 from reveille_heartbeat.domain.values import Agent, Issue, Payload, ProcessIdentity, Run, Wakeup
@@ -16,6 +17,7 @@ from reveille_heartbeat.store.rows import to_agent, to_issue, to_payload, to_run
 from reveille_heartbeat.usecases import run_events
 from reveille_heartbeat.usecases.moving import move_issue
 from reveille_heartbeat.usecases.run_events import RunEvent
+from reveille_runtime.crash import crash_point
 from reveille_runtime.db import Database, Tx, retrying_transaction
 from reveille_runtime.lease import Lease, LeaseLost
 from reveille_runtime.lockorder import Level, LockOrder
@@ -87,7 +89,9 @@ class HeldRun:
                 return issue
             return await move_issue(tx, issue, IssueState.IN_PROGRESS) or issue
 
-        return await retrying_transaction(self._db, check_out, repeatable=True)
+        issue = await retrying_transaction(self._db, check_out, repeatable=True)
+        crash_point(CHECKOUT_AFTER_COMMIT)
+        return issue
 
     async def record_process(self, lease: Lease, process: ProcessIdentity) -> None:
         """Write down which process it is, before that process may start the agent.

@@ -7,12 +7,14 @@ from dataclasses import dataclass
 from datetime import timedelta
 from uuid import UUID
 
+from reveille_heartbeat.crash_points import TAKE_OVER_AFTER_COMMIT
 from reveille_heartbeat.domain.places import Executor
 from reveille_heartbeat.domain.values import Run
 from reveille_heartbeat.store.queries import Q
 from reveille_heartbeat.store.rows import to_run
 from reveille_heartbeat.usecases import run_events
 from reveille_heartbeat.usecases.run_events import RunEvent
+from reveille_runtime.crash import crash_point
 from reveille_runtime.db import Database, Tx, retrying_transaction
 from reveille_runtime.lease import Lease
 
@@ -91,4 +93,7 @@ class TakeOver:
             await run_events.write(tx, [event])
             return to_run(row)
 
-        return await retrying_transaction(self._db, take)
+        run = await retrying_transaction(self._db, take)
+        if run is not None:
+            crash_point(TAKE_OVER_AFTER_COMMIT)
+        return run

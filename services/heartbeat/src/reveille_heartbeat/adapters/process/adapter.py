@@ -45,6 +45,7 @@ class ProcessAdapter:
     """Local commands."""
 
     survives: ClassVar[bool] = True
+    files: ClassVar[bool] = True
 
     def __init__(self) -> None:
         self._trees = ProcessTrees()
