@@ -29,6 +29,7 @@ from reveille.autopilot.v1 import autopilot_service_pb2 as pb
 from reveille.autopilot.v1 import workspace_service_pb2 as workspace_pb
 from reveille.common.v1 import access_pb2
 from reveille.common.v1.access_pb2 import ROLE_ADMIN, ROLE_MEMBER, ROLE_OWNER
+from reveille_runtime.requests import fingerprint
 
 Rows: TypeAlias = "asyncpg.Connection[asyncpg.Record]"
 
@@ -416,6 +417,14 @@ async def test_signing_secrets_pass_through_and_rest_nowhere(
     for table in ("requests", "triggers", "rule_versions"):
         dump = await rows.fetch(f"SELECT to_jsonb(t)::text AS row FROM {table} t")
         assert all("a-signing-secret" not in row["row"] for row in dump)
+    # Whoever guesses the secret must not find the guess confirmed by what is kept of the request.
+    kept = await rows.fetch("SELECT fingerprint FROM requests")
+    assert fingerprint(request) not in [row["fingerprint"] for row in kept]
+    other = pb.AddSigningSecretRequest(
+        trigger_id=trigger_id, secret=b"another-secret-abcd", request_id="r"
+    )
+    async with refused(grpc.StatusCode.INVALID_ARGUMENT, "REQUEST_ID_REUSED"):
+        await stub.AddSigningSecret(other)
 
     listed = await service.as_user(MEMBER).ListSigningSecrets(
         pb.ListSigningSecretsRequest(trigger_id=trigger_id)

@@ -74,3 +74,16 @@ def test_an_unusable_key_file_is_named_but_not_shown(tmp_path: Path, text: str) 
 def test_a_missing_key_file_is_named(tmp_path: Path) -> None:
     with pytest.raises(KeyFileError, match="FileNotFoundError"):
         Sealer(tmp_path / "none")
+
+
+def test_a_mark_tells_equal_secrets_of_one_place_and_needs_the_key(tmp_path: Path) -> None:
+    key = generate_key()
+    sealer = Sealer(key_file(tmp_path, key))
+    mark = sealer.mark(b"secret", b"place")
+
+    assert Sealer(key_file(tmp_path, key, name="again")).mark(b"secret", b"place") == mark
+    assert sealer.mark(b"secret", b"elsewhere") != mark
+    assert sealer.mark(b"ecret", b"places") != sealer.mark(b"secret", b"place")
+    assert (
+        Sealer(key_file(tmp_path, generate_key(), name="other")).mark(b"secret", b"place") != mark
+    )

@@ -114,7 +114,7 @@ async def build(app: App[Settings]) -> None:
         AutopilotServicer(
             Autopilots(database, heartbeat),
             Triggers(database, relays, sealer, settings.public_url),
-            SigningSecrets(database, endpoints, relays),
+            SigningSecrets(database, endpoints, relays, sealer),
             RunRequests(database, admissions, dispatcher),
             RunReader(database, signals),
             call_off,

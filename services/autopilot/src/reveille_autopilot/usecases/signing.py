@@ -22,6 +22,7 @@ from reveille_autopilot.usecases.standing import not_found
 from reveille_autopilot.usecases.triggers import lock_webhook, readable_webhook
 from reveille_runtime.access import Actor
 from reveille_runtime.crash import crash_point
+from reveille_runtime.crypto import Sealer
 from reveille_runtime.db import Database, Tx
 from reveille_runtime.errors import DomainError, NotFound, Unavailable
 from reveille_runtime.ids import new_id
@@ -45,10 +46,13 @@ class NewSecret:
 class SigningSecrets:
     """Passes secrets through to the gateway."""
 
-    def __init__(self, db: Database, endpoints: EndpointServiceAsyncStub, relays: Relays) -> None:
+    def __init__(
+        self, db: Database, endpoints: EndpointServiceAsyncStub, relays: Relays, sealer: Sealer
+    ) -> None:
         self._db = db
         self._endpoints = endpoints
         self._relays = relays
+        self._sealer = sealer
 
     async def add(
         self, actor: Actor, new: NewSecret, request: pb.AddSigningSecretRequest
@@ -70,7 +74,7 @@ class SigningSecrets:
                 tx,
                 principal=actor.principal,
                 method="AddSigningSecret",
-                request=request,
+                request=self._marked(request),
                 response=pb.AddSigningSecretResponse,
                 make=lambda: make(tx),
             )
@@ -85,6 +89,13 @@ class SigningSecrets:
                 )
             )
         return pb.AddSigningSecretResponse(signing_secret=_shown(response.secret))
+
+    def _marked(self, request: pb.AddSigningSecretRequest) -> pb.AddSigningSecretRequest:
+        """Put a mark in the secret's place: what is kept to know a repeat must not give it away."""
+        marked = pb.AddSigningSecretRequest()
+        marked.CopyFrom(request)
+        marked.secret = self._sealer.mark(request.secret, request.trigger_id.encode())
+        return marked
 
     async def remove(self, actor: Actor, trigger_id: UUID, secret_id: UUID) -> None:
         """Destroy a secret that the trigger has."""
