@@ -92,13 +92,17 @@ class ProcessAdapter:
             except OSError as error:
                 message = f"the command could not be started: {error.strerror or error}"
                 return AdapterResult(End(EndKind.NOT_STARTED, message=message))
+        family = Family(
+            context.run.run_id, context.run.process if child is None else child.identity
+        )
         if child is not None:
             try:
-                await self._follow(context, child, tail)
+                await self._follow(context, child, tail, family)
             finally:
                 child.close()
-        if not context.stop.is_set():
-            await self.clear(context)
+        if context.in_place:
+            # What the agent has left behind ends with it.
+            await self._trees.end(family, context.limits.kill_grace)
         await tail.pump(final=True)
         return _result(context, tail)
 
@@ -136,7 +140,9 @@ class ProcessAdapter:
         spawned.go()
         crash_point(SPAWN_AFTER_GO)
 
-    async def _follow(self, context: AgentContext, child: Child, tail: Tail) -> None:
+    async def _follow(
+        self, context: AgentContext, child: Child, tail: Tail, family: Family
+    ) -> None:
         """Pass output on until the process ends, is to be ended, or is to be left alone."""
         pause = _FIRST_LOOK
         while not child.ended.is_set():
@@ -145,7 +151,6 @@ class ProcessAdapter:
             if child.ended.is_set():
                 return
             if context.stop.is_set() or tail.over_limit:
-                family = Family(context.run.run_id, child.identity)
                 await self._trees.end(family, context.limits.kill_grace)
                 await child.ended.wait()
                 return
