@@ -3,36 +3,47 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 import pytest_asyncio
 
+from reveille.explain.v1.explain_service_pb2_grpc import add_ExplainServiceServicer_to_server
 from reveille.scheduler.v1 import job_handler_service_pb2 as pb
 from reveille.scheduler.v1.job_handler_service_pb2_grpc import (
     JobHandlerServiceServicer,
     JobHandlerServiceStub,
     add_JobHandlerServiceServicer_to_server,
 )
+from reveille.scheduler.v1.scheduler_service_pb2_grpc import (
+    SchedulerServiceStub,
+    add_SchedulerServiceServicer_to_server,
+)
 from reveille_runtime.batcher import Batcher
 from reveille_runtime.db import Database
+from reveille_runtime.explain import ExplainServicer
 from reveille_runtime.lease import ExpiryWitness, LeaseKeeper
 from reveille_scheduler.domain.job import CatchUp, Job
 from reveille_scheduler.domain.occurrence import Claim, Execution
 from reveille_scheduler.domain.rule import CronRule, Rule
 from reveille_scheduler.domain.scope import ScopeWish
+from reveille_scheduler.rpc.servicer import SchedulerServicer
 from reveille_scheduler.store.ledger import Filter
+from reveille_scheduler.usecases.asking import Asking
+from reveille_scheduler.usecases.backfill import BackfillScope
 from reveille_scheduler.usecases.claim_retries import ClaimRetries
 from reveille_scheduler.usecases.due_jobs import DueJobs
 from reveille_scheduler.usecases.executions import Executions
+from reveille_scheduler.usecases.explain import Explain
 from reveille_scheduler.usecases.hand_over import Handler, HandOver
 from reveille_scheduler.usecases.jobs import Jobs
 from reveille_scheduler.usecases.plan_due import PlanDue
 from reveille_scheduler.usecases.plan_hooks import PlanHooks
+from reveille_scheduler.usecases.preview import Preview
 from reveille_scheduler.usecases.renew import Renew
 from reveille_scheduler.usecases.scopes import Scopes
 from reveille_scheduler.usecases.settle import Ended, Settle
@@ -41,6 +52,9 @@ from reveille_scheduler.usecases.trace import Tracing
 from reveille_scheduler.workers.executor import Executor
 from reveille_testkit.database import TestDatabase
 from reveille_testkit.rpc import Keyring, RpcRig, SpanLog, serving
+
+if TYPE_CHECKING:
+    from reveille.scheduler.v1.scheduler_service_pb2_grpc import SchedulerServiceAsyncStub
 
 JOB = Job(
     name="tidy",
@@ -66,10 +80,13 @@ class Owner(JobHandlerServiceServicer):
     may_answer: asyncio.Event = field(default_factory=asyncio.Event)
     plan: Callable[[pb.HookScope], pb.ScopePlan | None] = lambda _: None
     questions: list[pb.HookScope] = field(default_factory=list)
+    override: Callable[[pb.RunPlansRequest, Any], Awaitable[pb.RunPlansResponse]] | None = None
 
     async def RunPlans(self, request: pb.RunPlansRequest, context: Any) -> pb.RunPlansResponse:
         self.plans.extend(request.plans)
         self.called.set()
+        if self.override is not None:
+            return await self.override(request, context)
         await self.may_answer.wait()
         return pb.RunPlansResponse(results=[self.answer(plan) for plan in request.plans])
 
@@ -86,6 +103,15 @@ def succeeded(plan: pb.Plan) -> pb.PlanResult:
         execution_id=plan.execution_id,
         outcome=pb.PLAN_OUTCOME_SUCCESS,
         result=b'{"run_id":"of ' + plan.scope_id.encode() + b'"}',
+    )
+
+
+def failed(plan: pb.Plan) -> pb.PlanResult:
+    return pb.PlanResult(
+        execution_id=plan.execution_id,
+        outcome=pb.PLAN_OUTCOME_FAILED,
+        error_code="disk_full",
+        error_message="no space",
     )
 
 
@@ -171,6 +197,30 @@ async def replica(database: TestDatabase, rig: RpcRig) -> Replica:
     made = Replica(await database.open("scheduler"), rig)
     await made.jobs.register(JOB)
     return made
+
+
+@pytest_asyncio.fixture
+async def api(tmp_path: Path, database: TestDatabase) -> AsyncIterator[RpcRig]:
+    opened = await database.open("scheduler")
+    rig = RpcRig(Keyring(tmp_path / "api-keys"))
+    rig.server.add(
+        add_SchedulerServiceServicer_to_server,
+        SchedulerServicer(
+            Jobs(opened, {"owner"}, timedelta(seconds=10)),
+            Scopes(opened),
+            Executions(opened),
+            Preview(opened),
+            Asking(opened, Executions(opened), BackfillScope(timedelta(days=90))),
+        ),
+    )
+    rig.server.add(add_ExplainServiceServicer_to_server, ExplainServicer(Explain(opened)))
+    async with serving(rig):
+        yield rig
+
+
+@pytest.fixture
+def stub(api: RpcRig) -> SchedulerServiceAsyncStub:
+    return SchedulerServiceStub(api.channel(api.keys.service("autopilot")))
 
 
 @pytest.fixture

@@ -8,7 +8,15 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 from opentelemetry.sdk.trace import ReadableSpan
-from tests.integration.scheduler.conftest import JOB, Owner, Replica, start_at, succeeded, wish
+from tests.integration.scheduler.conftest import (
+    JOB,
+    Owner,
+    Replica,
+    failed,
+    start_at,
+    succeeded,
+    wish,
+)
 
 from reveille.scheduler.v1 import job_handler_service_pb2 as pb
 from reveille_runtime.carrier import SpanSeed
@@ -18,15 +26,6 @@ from reveille_testkit.database import TestDatabase
 from reveille_testkit.rpc import RpcRig, SpanLog
 
 NOON = datetime(2030, 6, 1, 12, tzinfo=UTC)
-
-
-def failed(plan: pb.Plan) -> pb.PlanResult:
-    return pb.PlanResult(
-        execution_id=plan.execution_id,
-        outcome=pb.PLAN_OUTCOME_FAILED,
-        error_code="disk_full",
-        error_message="no space",
-    )
 
 
 def unavailable(plan: pb.Plan) -> pb.PlanResult:

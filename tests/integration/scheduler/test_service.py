@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
 from datetime import UTC, datetime, timedelta
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
-import pytest_asyncio
 from google.protobuf.duration_pb2 import Duration
 from google.protobuf.timestamp_pb2 import Timestamp
 from tests.integration.scheduler.conftest import Replica, start_at
@@ -16,56 +13,20 @@ from tests.integration.scheduler.conftest import Replica, start_at
 from reveille.explain.v1 import explain_service_pb2 as explain_pb
 from reveille.explain.v1.explain_service_pb2_grpc import (
     ExplainServiceStub,
-    add_ExplainServiceServicer_to_server,
 )
 from reveille.scheduler.v1 import execution_pb2, job_pb2
 from reveille.scheduler.v1 import scheduler_service_pb2 as pb
 from reveille.scheduler.v1.scheduler_service_pb2_grpc import (
     SchedulerServiceStub,
-    add_SchedulerServiceServicer_to_server,
 )
 from reveille_runtime.errors import DomainError, InvalidArgument, NotFound, PermissionDenied
-from reveille_runtime.explain import ExplainServicer
 from reveille_runtime.rpc_errors import as_domain_errors
-from reveille_scheduler.rpc.servicer import SchedulerServicer
-from reveille_scheduler.usecases.asking import Asking
-from reveille_scheduler.usecases.backfill import BackfillScope
-from reveille_scheduler.usecases.executions import Executions
-from reveille_scheduler.usecases.explain import Explain
-from reveille_scheduler.usecases.jobs import Jobs
-from reveille_scheduler.usecases.preview import Preview
-from reveille_scheduler.usecases.scopes import Scopes
-from reveille_testkit.database import TestDatabase
-from reveille_testkit.rpc import Keyring, RpcRig, serving
+from reveille_testkit.rpc import RpcRig
 
 if TYPE_CHECKING:
     from reveille.scheduler.v1.scheduler_service_pb2_grpc import SchedulerServiceAsyncStub
 
 NOON = datetime(2030, 6, 1, 12, tzinfo=UTC)
-
-
-@pytest_asyncio.fixture
-async def api(tmp_path: Path, database: TestDatabase) -> AsyncIterator[RpcRig]:
-    opened = await database.open("scheduler")
-    rig = RpcRig(Keyring(tmp_path / "api-keys"))
-    rig.server.add(
-        add_SchedulerServiceServicer_to_server,
-        SchedulerServicer(
-            Jobs(opened, {"owner"}, timedelta(seconds=10)),
-            Scopes(opened),
-            Executions(opened),
-            Preview(opened),
-            Asking(opened, Executions(opened), BackfillScope(timedelta(days=90))),
-        ),
-    )
-    rig.server.add(add_ExplainServiceServicer_to_server, ExplainServicer(Explain(opened)))
-    async with serving(rig):
-        yield rig
-
-
-@pytest.fixture
-def stub(api: RpcRig) -> SchedulerServiceAsyncStub:
-    return SchedulerServiceStub(api.channel(api.keys.service("autopilot")))
 
 
 def job(name: str = "tidy") -> job_pb2.Job:
