@@ -85,8 +85,8 @@ def fill(
         value = values.get(param.name)
         if param.file and (file := values.get(param.name + _FILE)) is not None:
             if value is not None:
-                raise refused(param.name, f"give {param.option} or {param.option}-file, not both")
-            value = read_file(file, param.name)
+                raise refused(param.label, f"give {param.option} or {param.option}-file, not both")
+            value = read_file(file, param.label)
         if isinstance(value, list):
             value = [_word(each) for each in value] or None
         value = _word(value)
@@ -94,12 +94,12 @@ def fill(
             value = param.fallback(client)
         if value is None or value is False:
             if param.required:
-                raise refused(param.name, f"is required: give {_ways(param)}")
+                raise refused(param.label, f"is required: give {_ways(param)}")
             continue
         if param.apply is not None:
-            param.apply(request, value, param.name)
+            param.apply(request, value, param.label)
         else:
-            assign(request, param.field, value, param.name)
+            assign(request, param.field, value, param.label)
 
 
 def _show(response: Message, verb: Verb, printer: Printer) -> None:
@@ -139,7 +139,7 @@ def _list(
 
 
 def _ways(param: Param) -> str:
-    ways = [param.name if param.argument else param.option]
+    ways = [param.label if param.argument else param.option]
     if param.file:
         ways.append(f"{param.option}-file")
     if param.variable:

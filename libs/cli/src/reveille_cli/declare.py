@@ -6,6 +6,7 @@ a test holds every name in them against the contracts.
 
 from __future__ import annotations
 
+import keyword
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -52,9 +53,14 @@ class Param:
         return self.flag or "--" + self.field.replace(".", "-").replace("_", "-")
 
     @property
-    def name(self) -> str:
-        """The name of the parameter in Python and in messages."""
+    def label(self) -> str:
+        """The parameter's name in messages."""
         return self.option.removeprefix("--").replace("-", "_")
+
+    @property
+    def name(self) -> str:
+        """The parameter's name in Python."""
+        return f"{self.label}_" if keyword.iskeyword(self.label) else self.label
 
 
 @dataclass(frozen=True, slots=True)

@@ -31,6 +31,8 @@ COMMANDS: dict[str, str] = {
     "deliveries": "reveille_cli.nouns.deliveries:NOUN",
     "wakeups": "reveille_cli.nouns.wakeups:NOUN",
     "issues": "reveille_cli.nouns.issues:NOUN",
+    "jobs": "reveille_cli.nouns.jobs:NOUN",
+    "scopes": "reveille_cli.nouns.scopes:NOUN",
     "executions": "reveille_cli.nouns.executions:NOUN",
     "schedule": "reveille_cli.commands.schedule:app",
     "trace": "reveille_cli.commands.trace:trace",

@@ -66,6 +66,8 @@ COLUMNS: Mapping[str, tuple[str, ...]] = {
         "action",
         "receive_time",
     ),
+    "reveille.scheduler.v1.Job": ("name", "handler", "paused", "pause_note", "update_time"),
+    "reveille.scheduler.v1.Scope": ("id", "kind", "enabled", "next_plan_time", "plans"),
     "reveille.scheduler.v1.Execution": (
         "execution_id",
         "state",
@@ -106,4 +108,14 @@ def _fires(trigger: Mapping[str, Any]) -> str:
     return f"{webhook['provider']} webhook: {' '.join(events) or 'every event'}"
 
 
-COMPUTED: Mapping[str, Callable[[Mapping[str, Any]], str]] = {"fires": _fires}
+def _plans(scope: Mapping[str, Any]) -> str:
+    if scope["deleted"]:
+        return "deleted"
+    if scope["cron"]:
+        return f"{scope['cron']} ({scope['time_zone'] or 'UTC'})"
+    if scope["cadence"]:
+        return f"every {scope['cadence']}"
+    return f"once, at {scope['run_at']}" if scope["run_at"] else "asks its owner"
+
+
+COMPUTED: Mapping[str, Callable[[Mapping[str, Any]], str]] = {"fires": _fires, "plans": _plans}

@@ -61,7 +61,7 @@ def explanation_json(found: Explanation) -> dict[str, Any]:
 def show_finding(found: Found, printer: Printer) -> None:
     """Print one finding."""
     values = found.values
-    head = Text(f"{values['time'] or '':27}  ").append(values["subject"], style="bold")
+    head = Text(f"{values['time'] or ''}  ").append(values["subject"], style="bold")
     head.append(f" {values['subject_id']}  ").append(state_text(values["state"]))
     if values["reason"]:
         head.append(f" ({values['reason']})")

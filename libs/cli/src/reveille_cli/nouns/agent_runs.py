@@ -19,7 +19,7 @@ from reveille_cli.nouns.shared import WORKSPACE, in_states, only_of, the
 from reveille_cli.options import DEFAULT_DIR, DEFAULT_OUTPUT, DataDirOption, OutputOption
 
 _PIECE = 1024 * 1024
-_POLL = 0.5
+POLL = 0.5
 
 
 class Stream(StrEnum):
@@ -50,7 +50,7 @@ def read_log(
         if answer.complete or not (answer.chunk or follow):
             return
         if not answer.chunk:
-            time.sleep(_POLL)
+            time.sleep(POLL)
 
 
 def logs(

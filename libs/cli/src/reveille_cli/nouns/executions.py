@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from reveille_cli.apis import SCHEDULER
 from reveille_cli.declare import Noun, Verb
-from reveille_cli.nouns.shared import in_states, only_of, the
+from reveille_cli.nouns.shared import REQUEST_ID, in_states, only_of, the
 
 NOUN = Noun(
     name="executions",
@@ -27,6 +27,13 @@ NOUN = Noun(
             "Show an occurrence.",
             "GetExecution",
             (the("execution_id", "The execution."),),
+            shows="execution",
+        ),
+        Verb(
+            "retry",
+            "Give an occurrence that failed for good as many attempts as its job allows.",
+            "RetryExecution",
+            (the("execution_id", "The execution."), REQUEST_ID),
             shows="execution",
         ),
     ),

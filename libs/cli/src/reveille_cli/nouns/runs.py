@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import time
+from time import monotonic
 from typing import Annotated
 
 import typer
@@ -42,13 +42,13 @@ def wait(
     ran out before it had an outcome.
     """
     with session(data_dir, output) as (client, printer):
-        end = time.monotonic() + duration(timeout, "timeout").total_seconds()
+        end = monotonic() + duration(timeout, "timeout").total_seconds()
         while True:
-            left = min(_LONGEST_WAIT, max(0.0, end - time.monotonic()))
+            left = min(_LONGEST_WAIT, max(0.0, end - monotonic()))
             request = AUTOPILOTS.request("WaitRun", run_id=run_id)
             request.timeout.FromMilliseconds(int(left * 1000))
             run = client.call(AUTOPILOTS, "WaitRun", request, timeout=left + TIMEOUT).run
-            if run.state in ENDED or time.monotonic() >= end:
+            if run.state in ENDED or monotonic() >= end:
                 break
         printer.one(run)
         if run.state not in ENDED:

@@ -1,0 +1,242 @@
+"""The commands that are more than one RPC: hooks with their secret, waiting, logs, bodies."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import grpc
+import pytest
+
+from reveille.autopilot.v1 import autopilot_service_pb2 as autopilot
+from reveille.autopilot.v1 import run_pb2
+from reveille.heartbeat.v1 import run_pb2 as heartbeat
+from reveille.webhook.v1 import delivery_service_pb2 as webhook
+from reveille_cli.apis import AGENT_RUNS, AUTOPILOTS, DELIVERIES
+from reveille_cli.stack.datadir import DataDir, write_json
+from reveille_runtime.errors import NotFound, Unavailable
+
+from .conftest import Answer, Desk
+
+SECRET = "a secret of some length"
+CREATE = ("triggers", "create-webhook", "p1", "--provider", "github")
+
+
+def created(**fields: Any) -> Answer:
+    reply = autopilot.CreateTriggerResponse(hook_path="/hooks/awt_x", endpoint_ready=True, **fields)
+    reply.trigger.trigger_id = "t1"
+    return Answer(AUTOPILOTS, "CreateTrigger", reply)
+
+
+@pytest.fixture
+def secret_file(tmp_path: Path) -> str:
+    file = tmp_path / "secret"
+    file.write_text(SECRET + "\n")
+    return str(file)
+
+
+def test_the_secret_is_there_before_the_address(desk: Desk, secret_file: str) -> None:
+    added = Answer(AUTOPILOTS, "AddSigningSecret", autopilot.AddSigningSecretResponse())
+    answers = [created(hook_url="http://gateway/hooks/awt_x"), added]
+
+    outcome = desk.run(*CREATE, "--signing-secret-file", secret_file, answers=answers)
+
+    assert outcome.exit_code == 0
+    assert outcome.requests[1].trigger_id == "t1"
+    assert outcome.requests[1].secret == SECRET.encode()
+    assert "http://gateway/hooks/awt_x" in outcome.out
+    assert SECRET not in outcome.out + outcome.err
+    assert outcome.err == "The hook's address is a credential, and it is shown only now.\n"
+
+
+def test_the_secret_of_a_variable(desk: Desk) -> None:
+    desk.environment["HUB_SECRET"] = SECRET
+    added = Answer(AUTOPILOTS, "AddSigningSecret", autopilot.AddSigningSecretResponse())
+
+    outcome = desk.run(*CREATE, "--signing-secret-env", "HUB_SECRET", answers=[created(), added])
+
+    assert outcome.requests[1].secret == SECRET.encode()
+
+
+def test_a_trigger_without_its_secret_is_undone(desk: Desk, secret_file: str) -> None:
+    answers = [
+        created(),
+        Answer(AUTOPILOTS, "AddSigningSecret", Unavailable("DEPENDENCY_UNAVAILABLE")),
+        Answer(AUTOPILOTS, "DeleteTrigger", autopilot.DeleteTriggerResponse()),
+    ]
+
+    outcome = desk.run(*CREATE, "--signing-secret-file", secret_file, "-o", "json", answers=answers)
+
+    assert outcome.exit_code == 6
+    assert outcome.requests[2].trigger_id == "t1"
+    assert outcome.json["error"]["reason"] == "dependency_unavailable"
+    assert outcome.json["error"]["hint"].endswith("the trigger was deleted again")
+    assert "awt_x" not in outcome.out
+
+
+def test_a_trigger_that_cannot_be_undone_is_named(desk: Desk, secret_file: str) -> None:
+    away = Unavailable("DEPENDENCY_UNAVAILABLE")
+    answers = [
+        created(),
+        Answer(AUTOPILOTS, "AddSigningSecret", away),
+        Answer(AUTOPILOTS, "DeleteTrigger", away),
+    ]
+
+    outcome = desk.run(*CREATE, "--signing-secret-file", secret_file, answers=answers)
+
+    assert outcome.exit_code == 6
+    assert "`reveille triggers delete t1`" in outcome.err
+
+
+def test_an_address_of_this_machine(desk: Desk) -> None:
+    place = DataDir.at(desk.data_dir)
+    place.root.mkdir()
+    gateway = [{"grpc": "127.0.0.1:1", "http": "127.0.0.1:8080"}]
+    write_json(place.endpoints, {"services": {"webhook-gateway": gateway}})
+
+    outcome = desk.run(*CREATE, "-o", "json", answers=[created()])
+
+    assert outcome.json["hook_url"] == "http://127.0.0.1:8080/hooks/awt_x"
+    assert outcome.json["trigger"]["trigger_id"] == "t1"
+
+
+def test_an_endpoint_that_is_not_confirmed_is_mentioned(desk: Desk) -> None:
+    answer = created()
+    assert isinstance(answer.reply, autopilot.CreateTriggerResponse)
+    answer.reply.endpoint_ready = False
+
+    outcome = desk.run(*CREATE, answers=[answer])
+
+    assert "has not confirmed it yet" in outcome.err
+
+
+def test_a_secret_comes_from_one_place(desk: Desk, secret_file: str) -> None:
+    both = ("--signing-secret-file", secret_file, "--signing-secret-env", "HOME")
+
+    assert desk.run(*CREATE, *both).exit_code == 2
+    assert desk.run("triggers", "secrets", "add", "t1", *both).exit_code == 2
+
+
+def test_adding_a_secret(desk: Desk, secret_file: str) -> None:
+    reply = autopilot.AddSigningSecretResponse()
+    reply.signing_secret.hint = "ngth"
+    line = ("triggers", "secrets", "add", "t1", "--expires", "2026-12-01T00:00:00+01:00")
+    answers = [Answer(AUTOPILOTS, "AddSigningSecret", reply)]
+
+    outcome = desk.run(*line, "--signing-secret-file", secret_file, "-o", "json", answers=answers)
+
+    assert outcome.request.secret == SECRET.encode()
+    assert outcome.request.expire_time.ToJsonString() == "2026-11-30T23:00:00Z"
+    assert outcome.json["hint"] == "ngth"
+
+
+def ended(state: run_pb2.RunState.ValueType) -> Answer:
+    reply = autopilot.WaitRunResponse(run=run_pb2.AutopilotRun(run_id="r1", state=state))
+    return Answer(AUTOPILOTS, "WaitRun", reply)
+
+
+@pytest.mark.parametrize(
+    ("state", "exit_code"),
+    [
+        (run_pb2.RUN_STATE_COMPLETED, 0),
+        (run_pb2.RUN_STATE_FAILED, 1),
+        (run_pb2.RUN_STATE_SKIPPED, 1),
+        (run_pb2.RUN_STATE_CANCELLED, 1),
+    ],
+)
+def test_waiting_for_a_run(desk: Desk, state: run_pb2.RunState.ValueType, exit_code: int) -> None:
+    answers = [ended(run_pb2.RUN_STATE_RUNNING), ended(state)]
+
+    outcome = desk.run("runs", "wait", "r1", "--timeout", "10m", "-o", "json", answers=answers)
+
+    assert outcome.exit_code == exit_code
+    assert outcome.json["run_id"] == "r1"
+    assert outcome.requests[0].timeout.ToMilliseconds() == 60_000
+
+
+def test_waiting_asks_for_what_is_left(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("reveille_cli.nouns.runs.monotonic", desk.clock.time)
+    running = desk.start("runs", "wait", "r1", "--timeout", "90s", "-o", "json")
+    asked = []
+    for state in (run_pb2.RUN_STATE_RUNNING, run_pb2.RUN_STATE_RUNNING):
+        _, request, call = desk.take(running, AUTOPILOTS, "WaitRun")
+        asked.append(request.timeout.ToSeconds())
+        desk.clock.sleep_for(asked[-1])
+        call.send_initial_metadata(())
+        call.terminate(ended(state).reply, (), grpc.StatusCode.OK, "")
+
+    assert running.result(timeout=30).exit_code == 6
+    assert asked == [60, 30]
+
+
+def test_waiting_ends_with_its_time(desk: Desk) -> None:
+    answers = [ended(run_pb2.RUN_STATE_RUNNING)]
+
+    outcome = desk.run("runs", "wait", "r1", "--timeout", "0", answers=answers)
+
+    assert outcome.exit_code == 6
+    assert outcome.err == "It has no outcome after 0.\n"
+
+
+def log(chunk: bytes, offset: int, *, complete: bool = False) -> Answer:
+    reply = heartbeat.ReadRunLogResponse(chunk=chunk, next_offset=offset, complete=complete)
+    return Answer(AGENT_RUNS, "ReadRunLog", reply)
+
+
+def test_logs_are_read_to_their_end(desk: Desk) -> None:
+    answers = [log(b"one\n", 4), log(b"two\n", 8, complete=True)]
+
+    outcome = desk.run("agent-runs", "logs", "r1", answers=answers)
+
+    assert outcome.out == "one\ntwo\n"
+    assert [each.offset for each in outcome.requests] == [0, 4]
+    assert outcome.requests[0].stream == heartbeat.LOG_STREAM_STDOUT
+
+
+def test_logs_so_far(desk: Desk) -> None:
+    line = ("agent-runs", "logs", "r1", "--stream", "stderr", "-o", "json")
+
+    outcome = desk.run(*line, answers=[log(b"so far", 6), log(b"", 6)])
+
+    assert outcome.json == {"run_id": "r1", "stream": "stderr", "text": "so far"}
+    assert outcome.requests[0].stream == heartbeat.LOG_STREAM_STDERR
+
+
+def test_following_a_log(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("reveille_cli.nouns.agent_runs.POLL", 0.0)
+    answers = [log(b"", 0), log(b"late\n", 5, complete=True)]
+
+    assert desk.run("agent-runs", "logs", "r1", "--follow", answers=answers).out == "late\n"
+
+
+@pytest.mark.parametrize(
+    ("body", "shown"),
+    [
+        ([b'{"a"', b":1}"], {"body_text": '{"a":1}', "body_bytes": 7}),
+        ([b"\xff\x00"], {"body_base64": "/wA=", "body_bytes": 2}),
+        ([], {"body_text": "", "body_bytes": 0}),
+    ],
+)
+def test_the_body_of_a_delivery(desk: Desk, body: list[bytes], shown: dict[str, object]) -> None:
+    pieces = [webhook.GetDeliveryBodyResponse(chunk=each) for each in body]
+    answers = [Answer(DELIVERIES, "GetDeliveryBody", pieces)]
+
+    as_json = desk.run("deliveries", "body", "d1", "-o", "json", answers=answers)
+
+    assert as_json.json == {"delivery_id": "d1", **shown}
+
+
+def test_a_body_goes_out_byte_for_byte(desk: Desk) -> None:
+    pieces = [webhook.GetDeliveryBodyResponse(chunk=each) for each in (b"a\r\n", b"b")]
+
+    outcome = desk.run(
+        "deliveries", "body", "d1", answers=[Answer(DELIVERIES, "GetDeliveryBody", pieces)]
+    )
+
+    assert outcome.raw == b"a\r\nb"
+
+
+def test_a_log_that_is_not_there(desk: Desk) -> None:
+    answers = [Answer(AGENT_RUNS, "ReadRunLog", NotFound("NOT_FOUND"))]
+
+    assert desk.run("agent-runs", "logs", "r1", answers=answers).exit_code == 3

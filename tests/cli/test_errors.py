@@ -1,0 +1,200 @@
+"""What goes wrong: exit codes, reasons, and where they are written."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import grpc
+import pytest
+
+from reveille_cli.apis import AUTOPILOTS
+from reveille_runtime.errors import (
+    Aborted,
+    AlreadyExists,
+    DomainError,
+    FailedPrecondition,
+    FieldViolation,
+    InvalidArgument,
+    NotFound,
+    OutOfRange,
+    PermissionDenied,
+    ResourceExhausted,
+    Unauthenticated,
+    Unavailable,
+)
+
+from .conftest import Answer, Desk
+
+
+@pytest.mark.parametrize(
+    ("error", "exit_code"),
+    [
+        (InvalidArgument.of("run_id", "is no id", "INVALID_FIELD"), 2),
+        (OutOfRange("INVALID_PAGE_TOKEN"), 2),
+        (NotFound("NOT_FOUND"), 3),
+        (PermissionDenied("ROLE_TOO_WEAK"), 4),
+        (Unauthenticated("TOKEN_EXPIRED"), 4),
+        (AlreadyExists("ALREADY_EXISTS"), 5),
+        (FailedPrecondition("WRONG_STATE"), 5),
+        (Aborted("ETAG_MISMATCH"), 5),
+        (Unavailable("DATABASE_UNAVAILABLE"), 6),
+        (ResourceExhausted("OVERLOADED"), 6),
+        (DomainError("INTERNAL"), 1),
+    ],
+)
+def test_a_refusal_has_its_exit_code(desk: Desk, error: DomainError, exit_code: int) -> None:
+    answers = [Answer(AUTOPILOTS, "GetRun", error)]
+
+    outcome = desk.run("runs", "get", "r1", "-o", "json", answers=answers)
+
+    assert outcome.exit_code == exit_code
+    assert outcome.json["error"]["reason"] == error.reason.lower()
+    assert outcome.json["error"]["message"] == error.message
+    assert outcome.err == ""
+
+
+def test_every_violation_is_named(desk: Desk) -> None:
+    error = InvalidArgument(
+        [FieldViolation("a", "is bad", "INVALID_CRON"), FieldViolation("b", "is worse")],
+        metadata={"k": "v"},
+    )
+    answers = [Answer(AUTOPILOTS, "GetRun", error)]
+
+    as_json = desk.run("runs", "get", "r1", "-o", "json", answers=answers)
+    as_table = desk.run("runs", "get", "r1", answers=answers)
+
+    assert as_json.json == {
+        "error": {
+            "reason": "invalid_cron",
+            "message": "a: is bad; b: is worse",
+            "violations": [
+                {"field": "a", "description": "is bad", "reason": "invalid_cron"},
+                {"field": "b", "description": "is worse", "reason": ""},
+            ],
+            "metadata": {"k": "v"},
+        }
+    }
+    assert as_table.out == ""
+    assert as_table.err.splitlines() == [
+        "error: a: is bad; b: is worse (invalid_cron)",
+        "  a: is bad",
+        "  b: is worse",
+    ]
+
+
+def test_one_violation_is_the_field(desk: Desk) -> None:
+    answers = [Answer(AUTOPILOTS, "GetRun", InvalidArgument.of("run_id", "is no id"))]
+
+    outcome = desk.run("runs", "get", "r1", "-o", "json", answers=answers)
+
+    assert outcome.json["error"]["field"] == "run_id"
+
+
+def test_a_service_that_is_away(desk: Desk) -> None:
+    answers = [Answer(AUTOPILOTS, "GetRun", grpc.StatusCode.UNAVAILABLE)]
+
+    outcome = desk.run("runs", "get", "r1", answers=answers)
+
+    assert outcome.exit_code == 6
+    assert outcome.err.splitlines() == [
+        "error: autopilot does not answer at autopilot (service_unreachable)",
+        "`reveille status` tells whether it runs",
+    ]
+
+
+def test_a_call_has_a_deadline(desk: Desk) -> None:
+    answers = [Answer(AUTOPILOTS, "GetRun", grpc.StatusCode.DEADLINE_EXCEEDED)]
+
+    outcome = desk.run("runs", "get", "r1", "-o", "json", answers=answers)
+
+    assert outcome.exit_code == 6
+    assert outcome.json["error"] == {
+        "reason": "deadline_exceeded",
+        "message": "autopilot did not answer within 30 s",
+    }
+
+
+def test_no_stack(desk: Desk) -> None:
+    desk.environment = {}
+
+    outcome = desk.run("runs", "get", "r1")
+
+    assert outcome.exit_code == 6
+    assert outcome.err.splitlines()[0].startswith(f"error: no stack runs on {desk.data_dir}")
+    assert outcome.err.splitlines()[1].startswith("start one with `reveille up`")
+
+
+def test_no_token(desk: Desk) -> None:
+    del desk.environment["REVEILLE_TOKEN"]
+
+    outcome = desk.run("runs", "get", "r1", "-o", "json")
+
+    assert outcome.exit_code == 4
+    assert outcome.json["error"]["reason"] == "token_missing"
+
+
+@pytest.mark.parametrize(
+    ("line", "field"),
+    [
+        (["agents", "create", "x", "-w", "w"], "adapter"),
+        (["agents", "create", "x", "-w", "w", "--adapter", "p", "--adapter-config", "[1]"], None),
+        (["agents", "create", "x", "-w", "w", "--adapter", "p", "--adapter-config", "{"], None),
+        (["agents", "create", "x", "-w", "w", "--adapter", "p", "--command", "'"], "command"),
+        (["agents", "create", "x", "-w", "w", "--adapter", "p", "--command", " "], "command"),
+        (["agents", "create", "x", "-w", "w", "--adapter", "p", "--env", "A"], "env"),
+        (["agents", "create", "x", "-w", "w", "--adapter", "p", "--run-timeout", "1x"], None),
+        (["triggers", "secrets", "add", "t", "--signing-secret-env", "NOT_SET_HERE"], None),
+        (["triggers", "secrets", "add", "t", "--expires", "tomorrow"], "expires"),
+        (["triggers", "secrets", "add", "t", "--expires", "2026-01-01"], "expires"),
+        (["autopilots", "run", "p", "--payload", "1", "--payload-file", "x"], "payload"),
+        (["autopilots", "run", "p", "--payload-file", "/no/such/file"], "payload"),
+        (["runs", "wait", "r", "--timeout", "soon"], "timeout"),
+    ],
+)
+def test_input_is_refused_before_anything_is_asked(
+    desk: Desk, line: list[str], field: str | None
+) -> None:
+    outcome = desk.run(*line, "-o", "json")
+
+    assert outcome.exit_code == 2
+    assert outcome.json["error"]["reason"] == "invalid_field"
+    if field is not None:
+        assert outcome.json["error"]["field"] == field
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        ["runs", "list", "--state", "walking"],
+        ["runs", "get"],
+        ["runs", "get", "r1", "--colour"],
+        ["runs", "fly"],
+        ["fly"],
+        ["issues", "move", "i1", "away"],
+    ],
+)
+@pytest.mark.parametrize("spelling", [["-o", "json"], ["-ojson"], ["--output=json"]])
+def test_a_mistyped_line_is_refused_in_json_too(
+    desk: Desk, line: list[str], spelling: list[str]
+) -> None:
+    outcome = desk.run(*line, *spelling)
+
+    assert outcome.exit_code == 2
+    assert outcome.json["error"]["reason"] == "invalid_usage"
+    assert outcome.err == ""
+
+
+def test_a_mistyped_line_is_explained_on_stderr(desk: Desk) -> None:
+    outcome = desk.run("runs", "get")
+
+    assert outcome.exit_code == 2
+    assert outcome.out == ""
+    assert "run_id" in outcome.err
+
+
+def test_a_broken_endpoints_file_is_no_stack(desk: Desk, tmp_path: Path) -> None:
+    desk.environment = {}
+    desk.data_dir.mkdir()
+    (desk.data_dir / "endpoints.json").write_text("{")
+
+    assert desk.run("runs", "get", "r1").exit_code == 6
