@@ -1,7 +1,7 @@
 """Death at every durable boundary: one delivery and one run afterwards, whatever died where.
 
 The gateway is a real process here, and the point ends it as kill -9 would. Its sender does what
-senders do: it sends the request again. The successor is another process.
+senders do: it sends the request again, and another replica gets it.
 """
 
 from __future__ import annotations
@@ -31,6 +31,7 @@ from tests.integration.webhook.peer import FakeAutopilot, run_of
 from reveille_runtime.crash import KILLED, POINT_VARIABLE
 from reveille_webhook.crash_points import (
     AFTER_ADMIT,
+    AFTER_DISPATCH,
     AFTER_RECORD,
     AFTER_STORE,
     BEFORE_ADMIT,
@@ -116,22 +117,22 @@ async def running(stage: Stage, point: str = "") -> AsyncIterator[GatewayProcess
 async def test_after_death_at_a_point_there_is_one_delivery_and_one_run(
     stage: Stage, peer: FakeAutopilot, point: str
 ) -> None:
-    async with stage.gateway() as gateway:
-        hook = await gateway.hook()
+    async with stage.gateway(lease_renewal=0.2, worker_interval=0.05) as other:
+        hook = await other.hook()
         rows: Rows = await stage.database.admin()
-
-    async with running(stage, point) as victim:
-        first = await victim.post(hook)
-        status = await victim.ended()
-    async with running(stage) as successor:
-        again = await successor.post(hook) if first is None else first
-        await peer.until(lambda peer: bool(peer.bodies))
+        async with running(stage, point) as victim:
+            first = await victim.post(hook)
+            status = await victim.ended()
+        again = first or await other.post(hook, BODY, delivery="d-1")
+        other.resume()
+        # Only there has the victim handed it over already, without writing so.
+        heard = 2 if point == AFTER_DISPATCH else 1
+        await peer.until(lambda peer: len(peer.bodies) >= heard)
     # It ended in order, so whatever it had claimed is settled.
     (row,) = await rows.fetch("SELECT * FROM webhook.deliveries")
 
     assert status == KILLED
     assert (first is None) == (point in OF_THE_REQUEST)
-    assert again is not None
     assert again.status == 200
     assert again.json["delivery_id"] == str(row["id"])
     assert row["state"] == "dispatched"

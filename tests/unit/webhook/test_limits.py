@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from reveille_webhook.domain.client_address import UNKNOWN, client_key, networks
-from reveille_webhook.domain.ratelimit import SlidingCounters
+from reveille_webhook.domain.ratelimit import Sampler, SlidingCounters
 
 PROXIES = networks(["10.0.0.0/8", "fd00::/8", "192.0.2.1"])
 
@@ -95,3 +95,12 @@ def test_several_forwarding_headers_are_one_list() -> None:
 def test_what_is_no_network_is_refused() -> None:
     with pytest.raises(ValueError, match="does not appear to be"):
         networks(["ten dot something"])
+
+
+def test_of_a_flood_a_sample_is_kept() -> None:
+    sampler = Sampler(3, one_in=10)
+
+    kept = [sampler.keeps("a", 0.0) for _ in range(3 + 40)]
+
+    assert kept.count(True) == 3 + 4
+    assert sampler.keeps("b", 0.0)

@@ -38,6 +38,11 @@ class Settings(ServiceSettings):
         ge=0,
         description="bad tokens and signatures an address may send in a minute; 0 for no limit",
     )
+    rejected_rows: int = Field(
+        default=60,
+        ge=0,
+        description="rejected requests kept of a hook in a minute, then one in a hundred; 0: all",
+    )
     http_connections: int = Field(default=2000, ge=1, description="connections served at once")
     http_head_timeout: float = Field(
         default=5.0, gt=0, description="seconds in which a request's headers must be complete"

@@ -20,7 +20,7 @@ from reveille_runtime.schemas import wait_for_schema
 from reveille_webhook.config import Settings
 from reveille_webhook.crash_points import CRASH_POINTS
 from reveille_webhook.domain.client_address import networks
-from reveille_webhook.domain.ratelimit import SlidingCounters
+from reveille_webhook.domain.ratelimit import Sampler, SlidingCounters
 from reveille_webhook.http.edge import HttpEdge
 from reveille_webhook.http.hooks import Hooks
 from reveille_webhook.http.protocol import Limits
@@ -84,6 +84,7 @@ async def build(app: App[Settings]) -> None:
                 StoreDelivery(database, _GRACE),
                 admit,
                 uses,
+                Sampler(settings.rejected_rows),
                 settings.admission_budget,
                 claiming.wake,
             ),
@@ -109,7 +110,8 @@ async def build(app: App[Settings]) -> None:
     app.server.add(add_ExplainServiceServicer_to_server, ExplainServicer(Explain(database)))
     app.works(Background("lease keeper", keeper.run))
     app.works(dispatcher)
+    app.works(Background("http", edge.serve))
     app.claims(claiming)
     app.claims(Loop("take over", take_over, settings.lease_renewal))
     app.on_drain(edge.stop)
-    await edge.start()
+    edge.listen()

@@ -67,3 +67,19 @@ class SlidingCounters:
             allowed_at = 1 - (self.limit - current) / before
             return (allowed_at - passed) * self._window
         return (1 - passed + 1 - self.limit / current) * self._window
+
+
+class Sampler:
+    """Picks what is kept of something that may come in floods: all at first, then a sample."""
+
+    def __init__(self, limit: int, one_in: int = 100) -> None:
+        self._counters = SlidingCounters(limit)
+        self._one_in = one_in
+        self._beyond = 0
+
+    def keeps(self, key: str, now: float) -> bool:
+        """Tell whether this one is kept."""
+        if self._counters.take(key, now) == 0:
+            return True
+        self._beyond += 1
+        return self._beyond % self._one_in == 0

@@ -11,7 +11,6 @@ from typing import Any
 import uvicorn
 
 from reveille_runtime import logs
-from reveille_runtime.lifecycle import TaskScope
 from reveille_runtime.server import ListenError
 from reveille_webhook.http.protocol import Connections, Limits
 
@@ -31,7 +30,7 @@ class _Server(uvicorn.Server):
 
 
 class HttpEdge:
-    """Listens, serves and ends with the service.
+    """Listens first, so that a taken port is told at start; serves under the service's supervisor.
 
     Whose request came through which proxy is judged by the application: the server believes no
     forwarding header.
@@ -47,58 +46,84 @@ class HttpEdge:
         most_connections: int,
         grace: float,
     ) -> None:
-        self.listen = listen
+        self._address = listen
         self.port = 0
         self.connections = Connections(limits)
-        self._server = _Server(
-            uvicorn.Config(
-                application,
-                http=self.connections.protocol(),
-                ws="none",
-                lifespan="off",
-                interface="asgi3",
-                log_config=None,
-                # Its warnings are one for each malformed request, which is what floods are made of.
-                log_level="error",
-                access_log=False,
-                proxy_headers=False,
-                server_header=False,
-                limit_concurrency=most_connections,
-                timeout_keep_alive=idle_timeout,
-                timeout_graceful_shutdown=max(1, round(grace)),
-            )
-        )
-        self._tasks = TaskScope("http")
-        self._serving: asyncio.Task[None] | None = None
+        self._application = application
+        self._idle_timeout = idle_timeout
+        self._most_connections = most_connections
+        self._grace = grace
+        self._listener: socket.socket | None = None
+        self._server: _Server | None = None
+        self._stopping = False
+        self._ended = asyncio.Event()
+        self._ended.set()
 
-    async def start(self) -> None:
-        """Listen and serve.
+    def listen(self) -> None:
+        """Take the address; what connects waits until it is served.
 
         Raises:
             ListenError: the address cannot be listened on.
         """
-        host, _, port = self.listen.rpartition(":")
+        host, _, port = self._address.rpartition(":")
         try:
-            listener = socket.create_server(
-                (host.strip("[]"), int(port)),
+            self._listener = socket.create_server(
+                (host.strip("[]"), self.port or int(port)),
                 family=socket.AF_INET6 if ":" in host else socket.AF_INET,
                 backlog=_BACKLOG,
             )
         except OSError as error:
             raise ListenError(
-                f"cannot listen on {self.listen} for HTTP: {error.strerror or error}"
+                f"cannot listen on {self._address} for HTTP: {error.strerror or error}"
             ) from error
-        self.port = listener.getsockname()[1]
-        self._serving = self._tasks.spawn(self._server.serve(sockets=[listener]), "serve")
-        self._tasks.spawn(self._sweep(), "deadlines")
+        self.port = self._listener.getsockname()[1]
         _log.info("Hooks are served.", action="http.listening", address=f"{host}:{self.port}")
 
+    async def serve(self) -> None:
+        """Serve; after `stop` wait to be cancelled, since only a failure may end a component."""
+        if self._listener is None and not self._stopping:
+            self.listen()
+        listener, self._listener = self._listener, None
+        if listener is not None and not self._stopping:
+            self._server = server = _Server(self._config())
+            self._ended.clear()
+            sweeping = asyncio.ensure_future(self._sweep())
+            try:
+                await server.serve(sockets=[listener])
+            finally:
+                sweeping.cancel()
+                listener.close()
+                self._ended.set()
+        if not self._stopping:
+            raise RuntimeError("the HTTP server ended by itself")
+        await asyncio.Event().wait()
+
     async def stop(self) -> None:
-        """Take no new requests, finish those that run; safe to call twice, or before `start`."""
-        self._server.should_exit = True
-        if self._serving is not None:
-            await asyncio.wait({self._serving})
-        await self._tasks.close()
+        """Take no new requests, finish those that run; safe to call twice, or before `serve`."""
+        self._stopping = True
+        if self._server is not None:
+            self._server.should_exit = True
+        await self._ended.wait()
+        if self._listener is not None:
+            self._listener.close()
+
+    def _config(self) -> uvicorn.Config:
+        return uvicorn.Config(
+            self._application,
+            http=self.connections.protocol(),
+            ws="none",
+            lifespan="off",
+            interface="asgi3",
+            log_config=None,
+            # Its warnings are one for each malformed request, which is what floods are made of.
+            log_level="error",
+            access_log=False,
+            proxy_headers=False,
+            server_header=False,
+            limit_concurrency=self._most_connections,
+            timeout_keep_alive=self._idle_timeout,
+            timeout_graceful_shutdown=max(1, round(self._grace)),
+        )
 
     async def _sweep(self) -> None:
         loop = asyncio.get_running_loop()

@@ -130,6 +130,7 @@ class Hooks:
         if endpoint is None:
             self._debt.add(address, now)
             return reply.NOT_FOUND
+        self._tracing.found(trace.get_current_span(), endpoint)
         if text_of(scope["headers"], "content-encoding").lower() not in {"", "identity"}:
             return reply.ENCODED
         body = await _read(receive, scope["headers"], endpoint.max_body_bytes)

@@ -14,6 +14,7 @@ from reveille_runtime.ids import new_id
 from reveille_webhook.domain import facts, parsing
 from reveille_webhook.domain.delivery import Admission, Answer, Known, NewDelivery, clipped
 from reveille_webhook.domain.endpoint import OpenEndpoint
+from reveille_webhook.domain.ratelimit import Sampler
 from reveille_webhook.domain.request import Request, storable
 from reveille_webhook.domain.scheme import Provider
 from reveille_webhook.domain.signature import verify
@@ -51,12 +52,14 @@ class Receive:
         store: StoreDelivery,
         admit: Admit,
         uses: SecretUses,
+        samples: Sampler,
         budget: float,
         dispatch_soon: Callable[[], None],
     ) -> None:
         self._store = store
         self._admit = admit
         self._uses = uses
+        self._samples = samples
         self._budget = budget
         self._dispatch_soon = dispatch_soon
 
@@ -123,6 +126,8 @@ class Receive:
         carrier: Mapping[str, str],
     ) -> Answer:
         """Keep a request that is not what it claims, for people to look at; nothing will run."""
+        if not self._samples.keeps(str(endpoint.id), asyncio.get_running_loop().time()):
+            return Answer(Outcome.REJECTED, 401, reason=_BAD[checked])
         # Its body is not read: nobody vouches for it. Nor may it occupy a sender's id.
         naming = facts.name(provider, request.headers, {})
         delivery = _delivery(

@@ -123,4 +123,4 @@ def _new(delivery: NewDelivery, received_at: datetime) -> Known:
 
 
 def _contended() -> Unavailable:
-    return Unavailable("CONTENDED", "the delivery's id changed hands too often", retry_after=1.0)
+    return Unavailable("OVERLOADED", "the delivery's id changed hands too often", retry_after=1.0)

@@ -10,8 +10,10 @@ from reveille_runtime import semconv
 from reveille_runtime.carrier import SpanSeed, extract, link, start_seeded
 from reveille_runtime.telemetry import Telemetry
 from reveille_webhook.domain.delivery import Answer, Claim
+from reveille_webhook.domain.endpoint import OpenEndpoint
 
 QUEUE = "webhook.deliveries"
+_BUCKETS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10)
 
 
 class Tracing:
@@ -23,7 +25,10 @@ class Tracing:
             semconv.METRIC_DELIVERIES, description="Requests at hooks, by outcome."
         )
         self._durations = telemetry.meter.create_histogram(
-            semconv.HTTP_SERVER_DURATION, unit="s", description="From the first byte to the answer."
+            semconv.HTTP_SERVER_DURATION,
+            unit="s",
+            description="From the request's head to its answer.",
+            explicit_bucket_boundaries_advisory=_BUCKETS,
         )
 
     def request(self, method: str, traceparent: str) -> tuple[Span, dict[str, str]]:
@@ -54,6 +59,11 @@ class Tracing:
             seconds, {semconv.HTTP_ROUTE: "/hooks/{token}", semconv.HTTP_STATUS_CODE: status}
         )
         self._deliveries.add(1, {"reveille.delivery.outcome": outcome})
+
+    def found(self, span: Span, endpoint: OpenEndpoint) -> None:
+        """Note which hook a request is for."""
+        span.set_attribute(semconv.TRIGGER_ID, str(endpoint.id))
+        span.set_attribute(semconv.WORKSPACE_ID, str(endpoint.workspace_id))
 
     def stored(self, span: Span, answer: Answer) -> None:
         """Note what became of a request's delivery."""
