@@ -20,9 +20,13 @@ from .harness import Client, World
 SHARED = "e2e-shared-stack"
 INGRESS = "e2e-crash-ingress"
 EXECUTION = "e2e-crash-execution"
-# The scheduler's clock is a minute ahead: the first minute of a schedule that is made now has
-# come already, so no test waits for it.
-AHEAD = {"scheduler": {"REVEILLE_TEST_CLOCK_OFFSET": "60"}}
+CALM = {
+    # Its clock is a minute ahead: the first minute of a schedule that is made now has come
+    # already, so no test waits for it.
+    "scheduler": {"REVEILLE_TEST_CLOCK_OFFSET": "60"},
+    # However busy the machine is, a sender hears what autopilot said.
+    "webhook-gateway": {"REVEILLE_ADMISSION_BUDGET": "9"},
+}
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -67,12 +71,19 @@ async def world(
 ) -> AsyncIterator[World]:
     """The shared stack: tests make their own workspaces in it and break nothing."""
     folder = tmp_path_factory.mktemp("shared")
-    async with living_world(folder, environment=AHEAD, otlp_endpoint=otlp.endpoint) as made:
+    async with living_world(folder, environment=CALM, otlp_endpoint=otlp.endpoint) as made:
         yield made
 
 
 @pytest_asyncio.fixture(scope="session", loop_scope="session")
-async def crash(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Crasher]:
-    """A stack whose services are killed and restarted; every test leaves all of them running."""
+async def mortal(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Crasher]:
+    """A stack whose services are killed and restarted."""
     async with living_world(tmp_path_factory.mktemp("crash"), environment=QUICK) as made:
         yield Crasher(made)
+
+
+@pytest_asyncio.fixture(loop_scope="session")
+async def crash(mortal: Crasher) -> AsyncIterator[Crasher]:
+    """The same, alive before and after each test."""
+    yield mortal
+    await mortal.mend()

@@ -28,7 +28,7 @@ import grpc
 from reveille.autopilot.v1 import autopilot_pb2, run_pb2
 from reveille.common.v1 import reason_pb2
 from reveille.heartbeat.v1 import run_pb2 as agent_run_pb2
-from reveille_cli.stack.process import ProcessState
+from reveille_cli.stack.process import RUNNING, ProcessState
 from reveille_runtime.crash import POINT_VARIABLE
 from reveille_testkit.waiting import eventually
 
@@ -61,11 +61,12 @@ class Crasher:
     def __init__(self, world: World) -> None:
         self.world = world
         self._ahead: defaultdict[str, float] = defaultdict(float)
+        self._armed: dict[str, bool] = {}
 
-    async def arm(self, service: str, point: str) -> None:
-        """Have a service die at a point, beginning with now."""
+    async def arm(self, service: str, point: str, *, at_once: bool = False) -> None:
+        """Have a service die at a point; `at_once` when it already meets it while it starts."""
         await self._end(service)
-        await self._start(service, {POINT_VARIABLE: point})
+        await self._start(service, {POINT_VARIABLE: point}, wait=not at_once)
 
     async def met(self, service: str) -> None:
         """Wait until a service has died at its point."""
@@ -92,13 +93,28 @@ class Crasher:
             self.pass_time(service, missing)
         return missing > 0
 
+    async def later(self, service: str, seconds: float) -> None:
+        """Have time pass for a service that lives: it stops in the orderly way, and comes back."""
+        self.pass_time(service, seconds)
+        settings = {_AHEAD: str(self._ahead[service])}
+        await asyncio.to_thread(self.world.stack.restart, service, settings)
+
+    async def mend(self) -> None:
+        """Start what a failed test has left dead or doomed."""
+        for service in _PAST_CLAIMS:
+            doomed = self._armed.pop(service, False)
+            if doomed or self.world.stack.status(service).state is not ProcessState.READY:
+                await self.recover(service)
+
     async def _end(self, service: str) -> None:
-        if self.world.stack.status(service).state is ProcessState.READY:
+        self._armed.pop(service, None)
+        if self.world.stack.status(service).state in RUNNING:
             await self.kill(service)
 
-    async def _start(self, service: str, environment: dict[str, str]) -> None:
+    async def _start(self, service: str, environment: dict[str, str], *, wait: bool = True) -> None:
+        self._armed[service] = POINT_VARIABLE in environment
         settings = {_AHEAD: str(self._ahead[service]), **environment}
-        await asyncio.to_thread(self.world.stack.start, service, settings)
+        await asyncio.to_thread(self.world.stack.start, service, settings, wait=wait)
 
 
 async def unless_it_died(call: Awaitable[T]) -> T | None:

@@ -34,7 +34,7 @@ async def test_a_death_of_the_gateway_loses_and_doubles_nothing(crash: Crasher, 
         assert point == points.BEFORE_STORE
         answer = await sender.post()
         assert answer is not None
-        assert answer.json["status"] == "accepted"
+        assert answer.json["status"] in {"accepted", "queued"}
     run = await rule.the_run(sender.hook.trigger_id)
     (attempt,) = await rule.completed_once(run.run_id)
     assert attempt.attempt == 1
@@ -54,7 +54,7 @@ async def test_a_repetition_after_a_death_is_the_same_delivery(crash: Crasher) -
     answer = await sender.post()
 
     assert answer is not None
-    assert answer.status == 200
+    assert answer.json["status"] in {"duplicate", "queued"}
     run = await rule.the_run(sender.hook.trigger_id)
     assert answer.json["delivery_id"] == run.delivery_id
     await rule.completed_once(run.run_id)

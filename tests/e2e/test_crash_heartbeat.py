@@ -30,10 +30,15 @@ ONLY = {
     points.CREATE_ISSUE_BEFORE_COMMIT: ["create_issue"],
     points.CREATE_ISSUE_AFTER_COMMIT: ["create_issue"],
     points.CANCEL_AFTER_COMMIT: ["cancel"],
+    points.CHECKOUT_AFTER_COMMIT: ["create_issue"],
+    # Not on the way of a trigger: heartbeat's own tests walk them.
+    points.DEADLINE_AFTER_COMMIT: [],
+    points.TAKE_OVER_AFTER_COMMIT: [],
 }
 # Where the process may have been lost with its executor; anywhere else it must not run twice.
 MAY_RETRY = {
     points.CLAIM_AFTER_COMMIT,
+    points.CHECKOUT_AFTER_COMMIT,
     points.PAYLOAD_WRITTEN,
     points.SPAWN_BEFORE_IDENTITY,
     points.SPAWN_AFTER_IDENTITY,

@@ -65,10 +65,16 @@ class TestStack:
         """Return a process as it is now."""
         return self.supervisor.process(process).status()
 
-    def start(self, process: str, environment: Mapping[str, str] | None = None) -> None:
-        """Start a process that has ended; the settings hold for this life only."""
-        self.supervisor.start_process(process, environment)
-        self._require_ready(process)
+    def start(
+        self, process: str, environment: Mapping[str, str] | None = None, *, wait: bool = True
+    ) -> None:
+        """Start a process that has ended; the settings hold for this life only.
+
+        With `wait=False` it need not become ready: it may die on the way, as the test wants it to.
+        """
+        self.supervisor.start_process(process, environment, wait=wait)
+        if wait:
+            self._require_ready(process)
 
     def restart(self, process: str, environment: Mapping[str, str] | None = None) -> None:
         """Drain a process and start it again; the settings hold for the new life only."""
