@@ -76,7 +76,7 @@ def test_every_violation_is_named(desk: Desk) -> None:
     }
     assert as_table.out == ""
     assert as_table.err.splitlines() == [
-        "error: a: is bad; b: is worse (invalid_cron)",
+        "error: 2 fields were refused (invalid_cron)",
         "  a: is bad",
         "  b: is worse",
     ]

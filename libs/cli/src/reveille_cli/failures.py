@@ -68,8 +68,10 @@ class Failure(Exception):
 
     def lines(self) -> list[str]:
         """Return the error as a person reads it."""
-        lines = [f"error: {self.message} ({self.reason})"]
-        if len(self.violations) > 1:
+        count = len(self.violations)
+        message = self.message if count < 2 else f"{count} fields were refused"
+        lines = [f"error: {message} ({self.reason})"]
+        if count > 1:
             lines += [f"  {each.field}: {each.description}" for each in self.violations]
         if self.hint:
             lines.append(self.hint)

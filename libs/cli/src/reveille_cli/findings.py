@@ -16,7 +16,7 @@ from reveille_cli.jsonform import plain
 MAX_IDS = 40
 MAX_STEPS = 5
 # Things that many occurrences share: told of on the way, but a way through only when asked about.
-SHARED = frozenset({"agent", "autopilot", "endpoint", "schedule", "trigger", "workspace"})
+SHARED = frozenset({"agent", "autopilot", "hook", "job", "schedule", "trigger", "workspace"})
 
 
 @dataclass(frozen=True, slots=True)

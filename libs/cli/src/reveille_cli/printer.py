@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import io
 import json
+import re
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
@@ -18,10 +19,13 @@ from rich.text import Text
 
 from reveille_cli.jsonform import is_empty, plain
 from reveille_cli.options import OutputFormat
-from reveille_cli.views import COLUMNS, COMPUTED, STYLES
+from reveille_cli.views import COLUMNS, COMPUTED, HEADINGS, STYLES
 
 _PIPE_WIDTH = 1000
 _ID_WIDTH = 36
+# Values that are objects of their own, not part of what is shown.
+_WHOLE = frozenset({"adapter_config", "result"})
+_FRACTION = re.compile(r"\.\d+(?=Z$)")
 
 
 class Printer:
@@ -109,7 +113,7 @@ def state_text(word: str) -> Text:
 
 
 def _heading(column: str) -> str:
-    return column.removesuffix("_time").replace("_", " ").upper()
+    return HEADINGS.get(column, column).replace("_", " ").upper()
 
 
 def _ids_of(columns: Sequence[str]) -> list[int]:
@@ -122,7 +126,9 @@ def _ids_of(columns: Sequence[str]) -> list[int]:
 
 def _cell(values: Mapping[str, Any], column: str) -> RenderableType:
     value = COMPUTED[column](values) if column in COMPUTED else values[column]
-    return _styled(column, _words(value))
+    words = _words(value)
+    # In a list the second is exact enough, and leaves room.
+    return _styled(column, _FRACTION.sub("", words) if column.endswith("_time") else words)
 
 
 def _styled(name: str, words: str) -> Text:
@@ -145,7 +151,7 @@ def _flat(values: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, st
     for name, value in values.items():
         if is_empty(value):
             continue
-        if isinstance(value, dict) and not prefix and name not in {"result", "adapter_config"}:
-            yield from _flat(value, f"{name}.")
+        if isinstance(value, dict) and name not in _WHOLE:
+            yield from _flat(value, f"{prefix}{name}.")
         else:
             yield prefix + name, _words(value)

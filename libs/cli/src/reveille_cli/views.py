@@ -78,6 +78,19 @@ COLUMNS: Mapping[str, tuple[str, ...]] = {
     ),
 }
 
+HEADINGS: Mapping[str, str] = {
+    "create_time": "created",
+    "expire_time": "expires",
+    "finish_time": "finished",
+    "last_use_time": "last_used",
+    "next_plan_time": "next",
+    "owner_user_id": "owner",
+    "plan_time": "planned",
+    "receive_time": "received",
+    "signature_state": "signature",
+    "update_time": "updated",
+}
+
 # Words of states, by how they read to an operator.
 STYLES: Mapping[str, str] = {
     **dict.fromkeys(
