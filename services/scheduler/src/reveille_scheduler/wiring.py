@@ -46,6 +46,8 @@ from reveille_scheduler.workers.executor import Executor
 from reveille_scheduler.workers.own_job import AGAIN_SECONDS, OwnJob
 from reveille_scheduler.workers.planner import Planner
 
+SETTLE_PATIENCE_SECONDS = 900.0
+
 
 async def build(app: App[Settings]) -> None:
     """Open what the scheduler needs and register what it does."""
@@ -64,7 +66,10 @@ async def build(app: App[Settings]) -> None:
     keeper = LeaseKeeper(
         Renew(database), duration=settings.lease_renewal * 3, interval=settings.lease_renewal
     )
-    settle: Batcher[Ended, None] = Batcher("settlements", Settle(database, tracing))
+    # An end is told for as long as its fence may stand: longer than any outage that leases survive.
+    settle: Batcher[Ended, None] = Batcher(
+        "settlements", Settle(database, tracing), retry_for=SETTLE_PATIENCE_SECONDS
+    )
     executor = Executor(
         HandOver(handlers, settle, keeper, tracing),
         settings.executor_capacity,
