@@ -72,7 +72,7 @@ def _command(api: Api, verb: Verb) -> Callable[..., None]:
             else:
                 _show(client.call(api, verb.rpc, request), verb, printer)
 
-    run.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined] # typer reads it
+    run.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]  # typer reads it
     run.__annotations__ = {each.name: each.annotation for each in parameters}
     return run
 
@@ -178,7 +178,7 @@ def _kind(param: Param, field: FieldDescriptor | None) -> Any:
     if field is None:
         return list[str] if param.many else str
     kind = _single_kind(field)
-    return list[kind] if field.is_repeated else kind  # type: ignore[valid-type] # made for typer
+    return list[kind] if field.is_repeated else kind  # type: ignore[valid-type]  # made for typer
 
 
 def _single_kind(field: Any) -> type:

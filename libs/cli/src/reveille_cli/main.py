@@ -104,7 +104,7 @@ def _run_for_script(run: Any) -> NoReturn:
         exit_code = getattr(error, "exit_code", None)
         if exit_code != ExitCode.REFUSED:
             raise
-        message = error.format_message()  # type: ignore[attr-defined] # as above
+        message = error.format_message()  # type: ignore[attr-defined]  # as above
         try:
             report(Failure("invalid_usage", message, ExitCode.REFUSED), OutputFormat.JSON)
         except typer.Exit as end:

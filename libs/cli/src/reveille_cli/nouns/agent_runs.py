@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import sys
-import time
 from collections.abc import Iterator
 from enum import StrEnum
+from threading import Event
 from typing import Annotated
 
 import typer
@@ -50,7 +50,7 @@ def read_log(
         if answer.complete or not (answer.chunk or follow):
             return
         if not answer.chunk:
-            time.sleep(POLL)
+            Event().wait(POLL)
 
 
 def logs(
