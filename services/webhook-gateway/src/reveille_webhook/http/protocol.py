@@ -12,7 +12,6 @@ from dataclasses import dataclass
 from http import HTTPStatus
 from typing import Any
 
-import httptools
 from uvicorn.config import Config
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 from uvicorn.server import ServerState
@@ -186,7 +185,3 @@ class StrictProtocol(HttpToolsProtocol):
             + body
         )
         self.transport.close()
-
-
-# What the parser raises on a malformed request, for those who need to tell it apart.
-ParserError = httptools.HttpParserError
