@@ -155,3 +155,43 @@ async def test_a_handler_that_is_away_costs_no_attempt(replica: Replica, rig: Rp
     assert execution.state is ExecutionState.FAILED
     assert execution.attempt == 0
     assert execution.next_retry_at is not None
+
+
+async def test_an_answer_survives_the_loss_of_every_connection(
+    replica: Replica, database: TestDatabase, owner: Owner
+) -> None:
+    """The database restarts while a handler works: the end is told all the same, once."""
+    owner.may_answer.clear()
+    await replica.scopes.put([wish()])
+    await start_at(replica, NOON + timedelta(seconds=1))
+    (claim,) = await replica.plan()
+    work = asyncio.ensure_future(replica.hand_over(claim))
+    await owner.called.wait()
+    admin = await database.admin()
+    await admin.execute(
+        "SELECT pg_terminate_backend(pid) FROM pg_stat_activity"
+        " WHERE datname = current_database() AND pid <> pg_backend_pid()"
+    )
+    owner.may_answer.set()
+    await asyncio.wait_for(work, 20)
+
+    execution = await replica.one()
+    assert (execution.state, execution.attempt) == (ExecutionState.SUCCESS, 1)
+
+
+async def test_a_holder_whose_renewals_fail_stops_before_its_lease_ends(
+    replica: Replica, database: TestDatabase, owner: Owner
+) -> None:
+    """Two thirds of a lease without a renewal: the work is dropped, the row is left alone."""
+    owner.may_answer.clear()
+    await replica.scopes.put([wish()])
+    await start_at(replica, NOON + timedelta(seconds=1))
+    (claim,) = await replica.plan()
+    work = asyncio.ensure_future(replica.hand_over(claim))
+    await owner.called.wait()
+    replica.elapsed += JOB.stale_timeout.total_seconds() * 2 / 3
+    await replica.keeper.tick()
+    await asyncio.wait_for(work, 5)
+
+    assert (await replica.one()).state is ExecutionState.RUNNING
+    owner.may_answer.set()

@@ -3,12 +3,19 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from google.protobuf.duration_pb2 import Duration
 from google.protobuf.timestamp_pb2 import Timestamp
-from tests.integration.scheduler.conftest import Replica, start_at
+from tests.integration.scheduler.conftest import (
+    Owner,
+    Replica,
+    failed,
+    start_at,
+    succeeded,
+    wish,
+)
 
 from reveille.explain.v1 import explain_service_pb2 as explain_pb
 from reveille.explain.v1.explain_service_pb2_grpc import (
@@ -21,6 +28,7 @@ from reveille.scheduler.v1.scheduler_service_pb2_grpc import (
 )
 from reveille_runtime.errors import DomainError, InvalidArgument, NotFound, PermissionDenied
 from reveille_runtime.rpc_errors import as_domain_errors
+from reveille_testkit.database import TestDatabase
 from reveille_testkit.rpc import RpcRig
 
 if TYPE_CHECKING:
@@ -212,3 +220,234 @@ async def test_the_ledger_is_listed_newest_first_and_explained(
     by_id = await explain.Explain(explain_pb.ExplainRequest(id=first.executions[0].execution_id))
     assert by_id.findings[0].rows[0].table == "scheduler.executions"
     assert not (await explain.Explain(explain_pb.ExplainRequest(id="nobody"))).findings
+
+
+async def test_executions_are_filtered_by_job_scope_state_and_time(
+    api: RpcRig, stub: SchedulerServiceAsyncStub, replica: Replica, owner: Owner
+) -> None:
+    await stub.RegisterJob(pb.RegisterJobRequest(job=job("other")))
+    other = scope("b")
+    other.job_name = "other"
+    await stub.UpsertScopes(pb.UpsertScopesRequest(scopes=[scope("a"), other]))
+    for day in range(3):
+        owner.answer = failed if day == 1 else succeeded
+        await start_at(replica, NOON + timedelta(days=day, seconds=1))
+        await replica.run()
+
+    async def listed(**filters: Any) -> list[tuple[str, int]]:
+        page = await stub.ListExecutions(pb.ListExecutionsRequest(**filters))
+        return [(each.scope_id, each.plan_time.ToDatetime().day) for each in page.executions]
+
+    assert len(await listed()) == 6
+    assert await listed(job_name="other") == [("b", 3), ("b", 2), ("b", 1)]
+    assert await listed(scope_id="a", job_name="other") == []
+    assert await listed(scope_id="a", states=[execution_pb2.EXECUTION_STATE_SUCCESS]) == [
+        ("a", 3),
+        ("a", 1),
+    ]
+    both = await listed(states=[execution_pb2.EXECUTION_STATE_FAILED])
+    assert sorted(both) == [("a", 2), ("b", 2)]
+    assert await listed(states=[execution_pb2.EXECUTION_STATE_FAILED], job_name="other") == [
+        ("b", 2)
+    ]
+    one = timedelta(days=1)
+    within = {"plan_time_from": stamp(NOON + one), "plan_time_before": stamp(NOON + 2 * one)}
+    narrower: list[dict[str, Any]] = [{}, {"job_name": "tidy"}, {"scope_id": "a"}]
+    for filters in narrower:
+        assert {each[1] for each in await listed(**within, **filters)} == {2}
+
+
+async def test_a_page_token_belongs_to_its_filters(stub: SchedulerServiceAsyncStub) -> None:
+    await stub.RegisterJob(pb.RegisterJobRequest(job=job("one")))
+    await stub.RegisterJob(pb.RegisterJobRequest(job=job("two")))
+    token = (await stub.ListJobs(pb.ListJobsRequest(page_size=1))).next_page_token
+    with pytest.raises(InvalidArgument) as refused, as_domain_errors():
+        await stub.ListExecutions(pb.ListExecutionsRequest(page_token=token))
+    assert refused.value.reason == "INVALID_PAGE_TOKEN"
+
+
+async def test_preview_shows_when_a_stored_scope_is_really_handed_over(
+    stub: SchedulerServiceAsyncStub, replica: Replica, owner: Owner
+) -> None:
+    """Rule, zone, delay and this scope's share of the jitter: then it happens like that."""
+    spread = job()
+    spread.schedule_delay.FromTimedelta(timedelta(minutes=30))
+    spread.jitter.FromTimedelta(timedelta(minutes=20))
+    await stub.RegisterJob(pb.RegisterJobRequest(job=spread))
+    stored = (await stub.UpsertScopes(pb.UpsertScopesRequest(scopes=[scope()]))).scopes[0]
+    outlook = await stub.PreviewSchedule(
+        pb.PreviewScheduleRequest(
+            job_name="tidy",
+            kind="folder",
+            scope_id="nightly",
+            after=stamp(NOON - timedelta(hours=1)),
+            count=2,
+        )
+    )
+    due = outlook.due[0].ToDatetime(tzinfo=UTC)
+
+    assert (outlook.cron, outlook.time_zone) == ("0 12 * * *", "UTC")
+    assert outlook.next[0].ToDatetime(tzinfo=UTC) == NOON
+    assert NOON + timedelta(minutes=30) < due < NOON + timedelta(minutes=50)
+    assert outlook.due[1].ToDatetime(tzinfo=UTC) != due + timedelta(days=1)
+    assert stored.next_plan_time.ToDatetime(tzinfo=UTC) == due
+    for moment, handed_over in ((due - timedelta(seconds=2), 0), (due + timedelta(seconds=1), 1)):
+        await start_at(replica, moment)
+        await replica.run()
+        assert len(owner.plans) == handed_over
+
+
+async def test_preview_takes_every_source(stub: SchedulerServiceAsyncStub) -> None:
+    at = stamp(NOON)
+    every = await stub.PreviewSchedule(
+        pb.PreviewScheduleRequest(cadence=Duration(seconds=600), after=at, count=2)
+    )
+    once = await stub.PreviewSchedule(
+        pb.PreviewScheduleRequest(run_at=stamp(NOON + timedelta(days=1)), after=at)
+    )
+    fired = await stub.PreviewSchedule(pb.PreviewScheduleRequest(run_at=at, after=at))
+
+    assert [each.ToDatetime(tzinfo=UTC).minute for each in every.next] == [10, 20]
+    assert [each.ToDatetime(tzinfo=UTC).day for each in once.next] == [2]
+    assert list(fired.next) == []
+    assert every.due == every.next
+
+
+@pytest.mark.parametrize(
+    "request_",
+    [
+        pb.PreviewScheduleRequest(cron="@daily", run_at=Timestamp(seconds=1)),
+        pb.PreviewScheduleRequest(cadence=Duration(nanos=1)),
+        pb.PreviewScheduleRequest(cadence=Duration(seconds=-60)),
+        pb.PreviewScheduleRequest(),
+    ],
+)
+async def test_preview_refuses_what_is_no_single_source(
+    stub: SchedulerServiceAsyncStub, request_: pb.PreviewScheduleRequest
+) -> None:
+    with pytest.raises(InvalidArgument), as_domain_errors():
+        await stub.PreviewSchedule(request_)
+
+
+async def test_whose_scopes_there_are_is_not_for_users(
+    api: RpcRig, stub: SchedulerServiceAsyncStub, replica: Replica
+) -> None:
+    await replica.scopes.put([wish()])
+    request = pb.PreviewScheduleRequest(job_name="tidy", kind="folder", scope_id="nightly")
+    user = SchedulerServiceStub(api.channel(api.keys.user("ada")))
+    with pytest.raises(PermissionDenied) as refused, as_domain_errors():
+        await user.PreviewSchedule(request)
+    assert refused.value.reason == "OPERATOR_REQUIRED"
+    assert (await stub.PreviewSchedule(request)).next
+    for missing in ("job_name", "scope_id"):
+        broken = pb.PreviewScheduleRequest()
+        broken.CopyFrom(request)
+        setattr(broken, missing, "nobody")
+        with pytest.raises(NotFound), as_domain_errors():
+            await stub.PreviewSchedule(broken)
+
+
+async def test_a_scope_has_exactly_one_source(stub: SchedulerServiceAsyncStub) -> None:
+    await stub.RegisterJob(pb.RegisterJobRequest(job=job()))
+    two, none, odd = scope("two"), scope("none", cron=""), scope("odd", cron="")
+    two.hook = True
+    odd.cadence.FromTimedelta(timedelta(milliseconds=1500))
+    for bad, field in ((two, "hook"), (none, "cron"), (odd, "cadence")):
+        with pytest.raises(InvalidArgument) as refused, as_domain_errors():
+            await stub.UpsertScopes(pb.UpsertScopesRequest(scopes=[bad]))
+        assert [each.field for each in refused.value.violations] == [f"scopes[0].{field}"]
+
+
+async def test_a_rule_that_never_fires_is_refused(stub: SchedulerServiceAsyncStub) -> None:
+    """No such date, and a zone that always skips the only hour."""
+    await stub.RegisterJob(pb.RegisterJobRequest(job=job()))
+    for bad in (
+        scope(cron="0 0 30 2 *"),
+        scope(cron="*/5 2 * 3 0#2", zone="America/New_York"),
+    ):
+        with pytest.raises(InvalidArgument) as refused, as_domain_errors():
+            await stub.UpsertScopes(pb.UpsertScopesRequest(scopes=[bad]))
+        assert refused.value.reason == "INVALID_CRON"
+
+
+async def test_a_scope_is_stored_and_shown_whole(stub: SchedulerServiceAsyncStub) -> None:
+    await stub.RegisterJob(pb.RegisterJobRequest(job=job()))
+    wanted = job_pb2.Scope(
+        job_name="tidy",
+        kind="folder",
+        id="once",
+        run_at=stamp(NOON + timedelta(days=9)),
+        enabled=True,
+        revision=7,
+        effective_from=stamp(NOON),
+        catch_up=job_pb2.CATCH_UP_EVERY_PLAN,
+        max_lateness=Duration(),
+    )
+    (stored,) = (await stub.UpsertScopes(pb.UpsertScopesRequest(scopes=[wanted]))).scopes
+    assert stored.next_plan_time == wanted.run_at
+    stored.ClearField("next_plan_time")
+
+    assert stored == wanted
+
+
+async def test_of_two_words_on_a_scope_in_one_batch_the_newer_counts(
+    stub: SchedulerServiceAsyncStub,
+) -> None:
+    await stub.RegisterJob(pb.RegisterJobRequest(job=job()))
+    older, newer = scope(), scope(cron="0 1 * * *")
+    newer.revision = 2
+    stored = await stub.UpsertScopes(pb.UpsertScopesRequest(scopes=[newer, older]))
+
+    assert [each.cron for each in stored.scopes] == ["0 1 * * *"] * 2
+
+
+async def test_a_job_is_stored_and_shown_whole(stub: SchedulerServiceAsyncStub) -> None:
+    wanted = job()
+    wanted.catch_up = job_pb2.CATCH_UP_EVERY_PLAN
+    wanted.max_plans_per_tick = 7
+    wanted.plans_per_scope = 3
+    wanted.allow_stale_reentry = False
+    wanted.jitter.FromTimedelta(timedelta(seconds=30))
+    wanted.schedule_delay.FromTimedelta(timedelta(minutes=5))
+    stored = (await stub.RegisterJob(pb.RegisterJobRequest(job=wanted))).job
+    for output_only in ("create_time", "update_time"):
+        stored.ClearField(output_only)
+
+    assert stored == wanted
+    plain = (await stub.RegisterJob(pb.RegisterJobRequest(job=job("plain")))).job
+    assert plain.allow_stale_reentry
+    assert plain.plans_per_scope == 1
+    assert plain.catch_up == job_pb2.CATCH_UP_LATEST_ONLY
+
+
+async def test_why_tells_a_pause_a_late_start_and_what_would_change_it(
+    api: RpcRig, stub: SchedulerServiceAsyncStub, database: TestDatabase, replica: Replica
+) -> None:
+    explain = ExplainServiceStub(api.channel(api.keys.user("op", operator=True)))
+
+    async def told(what: str) -> dict[str, str]:
+        answer = await explain.Explain(explain_pb.ExplainRequest(id=what))
+        return {each.state: each.command for each in answer.findings}
+
+    await stub.UpsertScopes(pb.UpsertScopesRequest(scopes=[scope()]))
+    database.move_clock((NOON + timedelta(hours=1) - await replica.database.now()).total_seconds())
+    assert set(await told("nightly")) == {"due_late"}
+    await stub.PauseJob(pb.PauseJobRequest(name="tidy", note="moving"))
+    assert await told("nightly") == {"paused": "reveille jobs resume tidy"}
+    await stub.ResumeJob(pb.ResumeJobRequest(name="tidy"))
+    await replica.run()
+    late = await told("schedule:nightly:2030-06-01T12:00:00Z")
+    assert late == {
+        "skipped": "reveille scopes backfill tidy folder nightly"
+        " --from 2030-06-01T12:00:00Z --to 2030-06-01T12:00:00Z"
+    }
+    await stub.BackfillScope(
+        pb.BackfillScopeRequest(
+            job_name="tidy",
+            kind="folder",
+            scope_id="nightly",
+            start_time=stamp(NOON),
+            end_time=stamp(NOON),
+        )
+    )
+    assert set(await told("schedule:nightly:2030-06-01T12:00:00Z")) == {"waiting_for_backfill"}
