@@ -131,7 +131,7 @@ async def test_an_in_process_run_is_lost_with_its_executor_and_repeated(
     await rows.execute(
         "UPDATE runs SET state = 'running', occupied = true, started_at = clock(),"
         " lease_token = gen_random_uuid(), lease_expires_at = clock() - interval '1 s',"
-        " executor_id = 'elsewhere/1/1', place = 'another/2/place'"
+        " executor_id = 'elsewhere/1/1/x', place = 'another/2/place'"
     )
     await rows.execute("UPDATE wakeup_requests SET state = 'claimed', claimed_at = clock()")
 
@@ -250,3 +250,29 @@ async def test_the_wrapper_keeps_the_time_limit_while_the_service_is_down(
     await replicas.start(sweep_interval=3600)
     wakeup = await world.settled(result.wakeup_id)
     assert wakeup.reason == reason_pb2.REASON_RUN_TIMEOUT
+
+
+async def test_a_clock_that_jumps_does_not_look_like_everybodys_death(
+    stage: Stage, tmp_path: Path
+) -> None:
+    """The lease of a live executor is expired at one look, and renewed before the next counts."""
+    first = await stage.start()
+    second = await stage.start(engine_concurrency=0)
+    world = World(first.client, tmp_path)
+    await world.put()
+    agent = await world.script(
+        linger(tmp_path / "pid"), run_timeout={"seconds": 0}, idle_timeout={"seconds": 0}
+    )
+    result = await world.wake(agent, "manual:1")
+    await process_in(tmp_path / "pid")
+    (before,) = await world.attempts(result.wakeup_id)
+
+    for _ in range(5):
+        first.move_clock(3600)
+        second.move_clock(3600)
+        await second.tick("recovery")
+        await second.tick("recovery")
+    (after,) = await world.attempts(result.wakeup_id)
+    assert (after.state, after.executor_id) == (run_pb2.RUN_STATE_RUNNING, before.executor_id)
+    await world.cancel("manual:1")
+    await world.settled(result.wakeup_id)

@@ -113,7 +113,7 @@ RUN = Run(
     result=None,
     responsible_user_id="accountable",
     occupied=True,
-    executor_id="host/1/2",
+    executor_id="host/1/2/mark",
     place="boot/ns/spool",
     lease_token=uuid4(),
     lease_expires_at=NOW + timedelta(seconds=30),

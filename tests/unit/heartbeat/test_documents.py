@@ -47,12 +47,12 @@ def test_a_body_is_shown_as_what_it_is(body: bytes, shown: dict[str, object]) ->
 
 def test_places_and_executors_are_read_back_from_rows() -> None:
     place = Place("boot", "4026", "spool")
-    executor = Executor("host", ProcessIdentity(12, 345), place)
+    executor = Executor("host", ProcessIdentity(12, 345), "mark", place)
 
     assert Place.parse(str(place)) == place
     assert process_of(executor.executor_id) == ProcessIdentity(12, 345)
     assert Place.parse("elsewhere") is None
     assert process_of("elsewhere") is None
-    assert process_of("a/b/c") is None
+    assert process_of("a/b/c/d") is None
     assert place.shares_spool("other/9/spool")
     assert not place.shares_spool("boot/4026/other")

@@ -36,21 +36,23 @@ class Place:
 
 @dataclass(frozen=True, slots=True)
 class Executor:
-    """One process of heartbeat that executes runs."""
+    """What executes runs: usually one per process of heartbeat."""
 
     host: str
     process: ProcessIdentity
+    # Tells apart executors of one process.
+    mark: str
     place: Place
 
     @property
     def executor_id(self) -> str:
         """The name in rows; it names the process, so that its death can be seen in its place."""
-        return f"{self.host}/{self.process.pid}/{self.process.start_ticks}"
+        return f"{self.host}/{self.process.pid}/{self.process.start_ticks}/{self.mark}"
 
 
 def process_of(executor_id: str) -> ProcessIdentity | None:
     """Read the process out of an executor's name."""
-    parts = executor_id.rsplit("/", 2)
-    if len(parts) != 3 or not (parts[1].isdigit() and parts[2].isdigit()):
+    parts = executor_id.rsplit("/", 3)
+    if len(parts) != 4 or not (parts[1].isdigit() and parts[2].isdigit()):
         return None
     return ProcessIdentity(int(parts[1]), int(parts[2]))

@@ -9,6 +9,7 @@ from pathlib import Path
 
 from reveille_heartbeat.domain.places import Executor, Place
 from reveille_heartbeat.domain.values import ProcessIdentity
+from reveille_runtime.ids import new_token
 
 _PROC = Path("/proc")
 
@@ -74,4 +75,5 @@ def this_executor(spool_id: str) -> Executor:
     if ticks is None:
         raise RuntimeError("agents are run on Linux only: /proc is needed")
     host = socket.gethostname().replace("/", "_")
-    return Executor(host, ProcessIdentity(os.getpid(), ticks), this_place(spool_id))
+    identity = ProcessIdentity(os.getpid(), ticks)
+    return Executor(host, identity, new_token().hex[:8], this_place(spool_id))
