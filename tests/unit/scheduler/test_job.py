@@ -7,7 +7,7 @@ from datetime import timedelta
 
 import pytest
 
-from reveille_scheduler.domain.job import Job, problems
+from reveille_scheduler.domain.job import CatchUp, Job, problems
 
 SECOND = timedelta(seconds=1)
 JOB = Job(
@@ -64,6 +64,12 @@ def test_every_violation_is_named_at_once() -> None:
         (replace(JOB, heartbeat_interval=JOB.stale_timeout / 2), "heartbeat_interval"),
         (replace(JOB, stale_timeout=timedelta(days=400)), "stale_timeout"),
         (replace(JOB, max_attempts=101), "max_attempts"),
+        (replace(JOB, schedule_delay=-SECOND), "schedule_delay"),
+        (replace(JOB, jitter=timedelta(hours=25)), "jitter"),
+        (replace(JOB, max_plans_per_tick=-1), "max_plans_per_tick"),
+        (replace(JOB, max_plans_per_tick=1001), "max_plans_per_tick"),
+        (replace(JOB, plans_per_scope=0), "plans_per_scope"),
+        (replace(JOB, plans_per_scope=101), "plans_per_scope"),
     ],
 )
 def test_each_bound_is_kept(job: Job, field: str) -> None:
@@ -72,3 +78,11 @@ def test_each_bound_is_kept(job: Job, field: str) -> None:
 
 def test_no_lateness_limit_is_a_choice() -> None:
     assert fields(replace(JOB, max_lateness=None)) == []
+
+
+def test_only_a_job_that_catches_up_on_everything_needs_a_cap() -> None:
+    every = replace(JOB, catch_up=CatchUp.EVERY_PLAN)
+
+    assert fields(every) == ["max_plans_per_tick"]
+    assert fields(replace(every, max_plans_per_tick=1)) == []
+    assert fields(JOB) == []
