@@ -219,6 +219,18 @@ CASES = [
         "UpdateIssue",
         {"issue_id": "i1", "status": "ISSUE_STATUS_DONE", "etag": "e1"},
     ),
+    Case(
+        f"scopes preview j autopilot_trigger t1 --after {NOON} --count 3",
+        SCHEDULER,
+        "PreviewSchedule",
+        {
+            "job_name": "j",
+            "kind": "autopilot_trigger",
+            "scope_id": "t1",
+            "after": NOON,
+            "count": 3,
+        },
+    ),
     Case("executions get x1", SCHEDULER, "GetExecution", {"execution_id": "x1"}),
     Case(
         "executions retry x1 --request-id r1",
@@ -291,10 +303,16 @@ LISTS = [
         {"workspace_id": "w1", "statuses": ["ISSUE_STATUS_TODO"], "assignee_agent_id": "a1"},
     ),
     Case(
-        "executions list --job j --scope s --state failed",
+        f"executions list --job j --scope s --state failed --from {NOON} --before {NOON}",
         SCHEDULER,
         "ListExecutions",
-        {"job_name": "j", "scope_id": "s", "states": ["EXECUTION_STATE_FAILED"]},
+        {
+            "job_name": "j",
+            "scope_id": "s",
+            "states": ["EXECUTION_STATE_FAILED"],
+            "plan_time_from": NOON,
+            "plan_time_before": NOON,
+        },
     ),
 ]
 

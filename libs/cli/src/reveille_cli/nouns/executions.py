@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from reveille_cli.apis import SCHEDULER
-from reveille_cli.declare import Noun, Verb
+from reveille_cli.declare import Noun, Param, Verb
 from reveille_cli.nouns.shared import REQUEST_ID, in_states, only_of, the
 
 NOUN = Noun(
@@ -19,6 +19,8 @@ NOUN = Noun(
                 only_of("job_name", "--job", "job"),
                 only_of("scope_id", "--scope", "scope, such as a trigger"),
                 in_states("states"),
+                Param("plan_time_from", "Only planned at or after this instant.", flag="--from"),
+                Param("plan_time_before", "Only planned before this instant.", flag="--before"),
             ),
             shows="executions",
         ),

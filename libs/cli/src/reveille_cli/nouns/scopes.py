@@ -15,6 +15,18 @@ NOUN = Noun(
     verbs=(
         Verb("list", "List the scopes of a job.", "ListScopes", (_JOB,), shows="scopes"),
         Verb(
+            "preview",
+            "Tell when a scope fires next, its job's delay and its share of the jitter included.",
+            "PreviewSchedule",
+            (
+                _JOB,
+                the("kind", "The scope's kind, such as autopilot_trigger."),
+                the("scope_id", "The scope, such as a trigger's id."),
+                Param("after", "Strictly after this instant, in RFC 3339; else now."),
+                Param("count", "How many, 1 to 100."),
+            ),
+        ),
+        Verb(
             "backfill",
             "Execute what a scope missed in a range; what was executed is left alone.",
             "BackfillScope",
