@@ -147,6 +147,7 @@ class Rule:
         mode: autopilot_pb2.ExecutionMode.ValueType,
         *,
         gated: bool = False,
+        run_timeout: int = 3600,
     ) -> Rule:
         """Make one in a workspace of its own; a gated agent waits for `open_gate`."""
         workspace_id = await world.create_workspace()
@@ -154,7 +155,9 @@ class Rule:
         if gated:
             gate = world.folder / f"gate-{uuid4()}"
             os.mkfifo(gate)
-        agent_id, marks = await world.create_marking_agent(workspace_id, gate=gate)
+        agent_id, marks = await world.create_marking_agent(
+            workspace_id, gate=gate, run_timeout=run_timeout
+        )
         rule_id = await world.create_autopilot(workspace_id, agent_id, mode)
         return cls(world, workspace_id, rule_id, mode, marks, gate)
 

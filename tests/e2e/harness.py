@@ -167,7 +167,7 @@ class World:
         command: Sequence[str],
         *,
         env: Mapping[str, str] | None = None,
-        concurrent: int = 8,
+        run_timeout: int = 3600,
     ) -> str:
         """Create a process agent."""
         config = ParseDict({"command": list(command), "env": dict(env or {})}, Struct())
@@ -176,7 +176,9 @@ class World:
             name=f"agent-{next(_numbers)}",
             adapter="process",
             adapter_config=config,
-            max_concurrent_runs=concurrent,
+            max_concurrent_runs=8,
+            run_timeout=Duration(seconds=run_timeout),
+            idle_timeout=Duration(),
         )
 
         async def create() -> str:
@@ -195,7 +197,7 @@ class World:
         return await self.create_agent(workspace_id, [sys.executable, str(TRIAGE)])
 
     async def create_marking_agent(
-        self, workspace_id: str, *, gate: Path | None = None
+        self, workspace_id: str, *, gate: Path | None = None, run_timeout: int = 3600
     ) -> tuple[str, Path]:
         """Create an agent that leaves a line per start, and return the file it leaves them in.
 
@@ -205,7 +207,8 @@ class World:
         marks.touch()
         env = {"MARKS": str(marks), **({} if gate is None else {"GATE": str(gate)})}
         command = [sys.executable, "-I", "-S", str(MARKING)]
-        return await self.create_agent(workspace_id, command, env=env), marks
+        agent_id = await self.create_agent(workspace_id, command, env=env, run_timeout=run_timeout)
+        return agent_id, marks
 
     async def create_autopilot(
         self, workspace_id: str, agent_id: str, mode: autopilot_pb2.ExecutionMode.ValueType

@@ -23,17 +23,22 @@ pytestmark = pytest.mark.xdist_group(EXECUTION)
 
 HEARTBEAT = "heartbeat"
 MODES = {"run_only": RUN_ONLY, "create_issue": CREATE_ISSUE}
-# Points that only one way crosses; every other is crossed by both modes.
-ONLY = {
+# Which ways cross a point; what is not named here is crossed by a webhook in both modes.
+WAYS = {
     points.ENQUEUE_BEFORE_COMMIT: ["run_only"],
     points.ENQUEUE_AFTER_COMMIT: ["run_only"],
     points.CREATE_ISSUE_BEFORE_COMMIT: ["create_issue"],
     points.CREATE_ISSUE_AFTER_COMMIT: ["create_issue"],
-    points.CANCEL_AFTER_COMMIT: ["cancel"],
     points.CHECKOUT_AFTER_COMMIT: ["create_issue"],
-    # Not on the way of a trigger: heartbeat's own tests walk them.
-    points.DEADLINE_AFTER_COMMIT: [],
-    points.TAKE_OVER_AFTER_COMMIT: [],
+    points.CANCEL_AFTER_COMMIT: ["cancellation"],
+    points.DEADLINE_AFTER_COMMIT: ["deadline"],
+    points.TAKE_OVER_AFTER_COMMIT: ["take_over"],
+    # The mode makes no difference to a process.
+    points.PAYLOAD_WRITTEN: ["run_only"],
+    points.SPAWN_BEFORE_IDENTITY: ["create_issue"],
+    points.SPAWN_AFTER_IDENTITY: ["run_only"],
+    points.SPAWN_AFTER_GO: ["create_issue"],
+    points.EXECUTE_ENDED: ["run_only"],
 }
 # Where the process may have been lost with its executor; anywhere else it must not run twice.
 MAY_RETRY = {
@@ -43,16 +48,18 @@ MAY_RETRY = {
     points.SPAWN_BEFORE_IDENTITY,
     points.SPAWN_AFTER_IDENTITY,
     points.SPAWN_AFTER_GO,
+    points.CHECKOUT_AFTER_COMMIT,
 }
-WAYS = [(point, way) for point in points.CRASH_POINTS for way in ONLY.get(point, [*MODES])]
+CASES = [(point, way) for point in points.CRASH_POINTS for way in WAYS.get(point, [*MODES])]
 
 
-@pytest.mark.parametrize(("point", "way"), WAYS, ids=[f"{point}-{way}" for point, way in WAYS])
+@pytest.mark.parametrize(("point", "way"), CASES, ids=[f"{point}-{way}" for point, way in CASES])
 async def test_a_death_of_heartbeat_loses_and_doubles_nothing(
     crash: Crasher, point: str, way: str
 ) -> None:
-    if way == "cancel":
-        await cancelled_once(crash, point)
+    others = {"cancellation": a_cancellation, "deadline": a_deadline, "take_over": a_take_over}
+    if way in others:
+        await others[way](crash, point)
         return
     rule = await Rule.make(crash.world, MODES[way])
     sender = await Sender.of(rule)
@@ -69,7 +76,7 @@ async def test_a_death_of_heartbeat_loses_and_doubles_nothing(
     assert len(attempts) == 1 or point in MAY_RETRY, attempts
 
 
-async def cancelled_once(crash: Crasher, point: str) -> None:
+async def a_cancellation(crash: Crasher, point: str) -> None:
     """Cancel a run whose agent is at work, while heartbeat dies of it."""
     rule = await Rule.make(crash.world, RUN_ONLY, gated=True)
     await crash.arm(HEARTBEAT, point)
@@ -86,6 +93,39 @@ async def cancelled_once(crash: Crasher, point: str) -> None:
     (attempt,) = await rule.check(run, run_pb2.RUN_STATE_CANCELLED)
     assert attempt.state == agent_run_pb2.RUN_STATE_CANCELLED
     assert len(marks_in(rule.marks)) == 1
+
+
+async def a_deadline(crash: Crasher, point: str) -> None:
+    """Let an agent work longer than it may, while heartbeat dies of ending it."""
+    rule = await Rule.make(crash.world, RUN_ONLY, gated=True, run_timeout=1800)
+    run = await crash.world.run_now(rule.rule_id)
+    await rule.agent_at_work()
+    crash.pass_time(HEARTBEAT, 2000)
+    await crash.arm(HEARTBEAT, point, at_once=True)
+    await crash.met(HEARTBEAT)
+    await crash.recover(HEARTBEAT)
+
+    run = await crash.world.outcome(run.run_id)
+    (attempt,) = await rule.check(run, run_pb2.RUN_STATE_FAILED)
+    assert attempt.state == agent_run_pb2.RUN_STATE_TIMED_OUT
+    assert attempt.reason == run.reason
+    assert run.reason in {reason_pb2.REASON_RUN_TIMEOUT, reason_pb2.REASON_IDLE_TIMEOUT}
+    assert len(marks_in(rule.marks)) == 1
+
+
+async def a_take_over(crash: Crasher, point: str) -> None:
+    """Let one life of heartbeat take over from another, and die of it."""
+    rule = await Rule.make(crash.world, CREATE_ISSUE, gated=True)
+    run = await crash.world.run_now(rule.rule_id)
+    await rule.agent_at_work()
+    await crash.arm(HEARTBEAT, point, at_once=True)
+    await crash.met(HEARTBEAT)
+    await crash.recover(HEARTBEAT)
+    await rule.open_gate()
+
+    (attempt,) = await rule.completed_once(run.run_id)
+    assert attempt.exit_code == 0
+    assert marks_in(rule.marks) == [attempt.run_id]
 
 
 @pytest.mark.parametrize("ends", ["after the restart", "while heartbeat is away"])

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 
 from reveille.scheduler.v1 import execution_pb2
@@ -18,6 +20,13 @@ pytestmark = pytest.mark.xdist_group(EXECUTION)
 SCHEDULER = "scheduler"
 # A little longer than the job says that a claim outlives its executor.
 STALE = 310.0
+# Points that are crossed only after an attempt was lost.
+AFTER_A_LOSS = {points.AFTER_RETRY_CLAIM, points.AFTER_TAKE_OVER}
+# How many attempts are lost by dying there, where it is not one.
+LOST = {points.AFTER_SETTLE: 0, points.AFTER_RETRY_CLAIM: 2}
+# No trigger of a rule crosses these: jobs whose owners plan themselves, and the tidying of old
+# rows. Dying there is tested where such jobs are, in tests/integration/scheduler.
+OFF_THE_WAY = {points.AFTER_HOOK_TAKEN, points.AFTER_HOOK_CLAIM, points.AFTER_PRUNED}
 MODES = pytest.mark.parametrize("mode", [RUN_ONLY, CREATE_ISSUE], ids=["run_only", "create_issue"])
 
 
@@ -42,9 +51,8 @@ async def check(crash: Crasher, rule: Rule, trigger_id: str, attempts: int) -> N
     """Hold the crashed occurrence, and all that fired beside it, against the promise."""
     execution = await first_execution(crash, trigger_id)
     assert execution.attempt == attempts
-    run = await rule.first_run(trigger_id)
+    run = await crash.world.run(json.loads(execution.result)["run_id"])
     assert run.planned_time == execution.plan_time
-    assert run.run_id in execution.result.decode()
     await rule.completed_once(run.run_id)
     for other in await crash.world.runs_of(rule.workspace_id, trigger_id):
         await rule.completed_once(other.run_id)
@@ -57,20 +65,24 @@ async def check(crash: Crasher, rule: Rule, trigger_id: str, attempts: int) -> N
 
 
 @MODES
-@pytest.mark.parametrize("point", points.CRASH_POINTS)
+@pytest.mark.parametrize(
+    "point", [point for point in points.CRASH_POINTS if point not in OFF_THE_WAY]
+)
 async def test_a_death_of_the_scheduler_loses_and_doubles_nothing(
     crash: Crasher, point: str, mode: int
 ) -> None:
     rule = await Rule.make(crash.world, CREATE_ISSUE if mode == CREATE_ISSUE else RUN_ONLY)
     crash.run_ahead(SCHEDULER, "autopilot", 60)
-    retried = point == points.AFTER_RETRY_CLAIM
-    await crash.arm(SCHEDULER, points.AFTER_CLAIM if retried else point)
+    await crash.arm(SCHEDULER, points.AFTER_CLAIM if point in AFTER_A_LOSS else point)
     async with scheduled(rule) as trigger_id:
         await crash.met(SCHEDULER)
-        if retried:
+        if point in AFTER_A_LOSS:
             crash.pass_time(SCHEDULER, STALE)
             await crash.arm(SCHEDULER, point)
             await crash.met(SCHEDULER)
         await crash.recover(SCHEDULER, STALE)
-        lost = 0 if point == points.AFTER_SETTLE else 2 if retried else 1
-        await check(crash, rule, trigger_id, attempts=lost + 1)
+        await check(crash, rule, trigger_id, attempts=1 + LOST.get(point, 1))
+
+
+def test_what_lies_off_the_way_is_declared() -> None:
+    assert set(OFF_THE_WAY) <= set(points.CRASH_POINTS)
