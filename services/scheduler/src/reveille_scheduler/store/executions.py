@@ -139,8 +139,13 @@ async def insert(tx: Tx, rows: Sequence[NewExecution], runner: str) -> dict[UUID
 
 async def lock_due_retries(tx: Tx, job_name: str, limit: int, slots: int) -> list[UUID]:
     """Lock occurrences whose next attempt is due and has a free slot, and their scopes."""
-    rows = await tx.fetch(Q["lock_due_retries"], job_name, limit, slots)
-    return [row["id"] for row in rows]
+    found = await tx.fetch(Q["find_due_retries"], job_name, limit, slots)
+    if not found:
+        return []
+    wanted = {row["scope_row"] for row in found if row["scope_row"] is not None}
+    locked = {row["id"] for row in await tx.fetch(Q["lock_retry_scopes"], list(wanted))}
+    ours = [row["id"] for row in found if row["scope_row"] in locked]
+    return [row["id"] for row in await tx.fetch(Q["lock_due_retries"], ours)]
 
 
 async def read_due_retries(tx: Tx, ids: Sequence[UUID]) -> list[DueRetry]:

@@ -20,19 +20,31 @@ FROM unnest($1::uuid[], $2::text[], $3::text[], $4::text[], $5::timestamptz[], $
 ON CONFLICT ON CONSTRAINT executions_occurrence DO NOTHING
 RETURNING id, started_at, retry_until;
 
--- name: lock_due_retries
--- Occurrences whose next attempt is due, with their scopes, so that no new plan starts beside one.
+-- name: find_due_retries
+-- Occurrences whose next attempt is due and has a free slot, with their scopes' rows; no locks yet.
 -- $1 job_name, $2 limit, $3 plans per scope
-SELECT e.id
+SELECT e.id,
+       (SELECT s.id FROM scopes AS s
+        WHERE s.job_name = e.job_name AND s.kind = e.scope_kind AND s.scope_id = e.scope_id
+        LIMIT 1) AS scope_row
 FROM executions AS e
-JOIN scopes AS s ON s.job_name = e.job_name AND s.kind = e.scope_kind AND s.scope_id = e.scope_id
 WHERE e.job_name = $1 AND e.next_retry_at <= (SELECT clock())
   AND (SELECT count(*) FROM executions AS busy
        WHERE busy.state = 'running' AND busy.job_name = e.job_name
          AND busy.scope_kind = e.scope_kind AND busy.scope_id = e.scope_id) < $3
 ORDER BY e.next_retry_at, e.plan_time
-LIMIT $2
-FOR UPDATE OF s, e SKIP LOCKED;
+LIMIT $2;
+
+-- name: lock_retry_scopes
+-- Scopes of due retries, so that no new plan starts beside one; those at work are left. $1 ids
+SELECT id FROM scopes WHERE id = ANY ($1::uuid[]) ORDER BY id FOR UPDATE SKIP LOCKED;
+
+-- name: lock_due_retries
+-- Retries whose scope is locked, unless somebody was first. $1 ids
+SELECT id FROM executions
+WHERE id = ANY ($1::uuid[]) AND next_retry_at IS NOT NULL
+ORDER BY id
+FOR UPDATE SKIP LOCKED;
 
 -- name: due_retries
 -- What a retry needs to know, read after the lock. $1 ids

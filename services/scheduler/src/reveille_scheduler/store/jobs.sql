@@ -71,19 +71,20 @@ RETURNING name, handler, catch_up_window, max_lateness, run_timeout, stale_timeo
        paused_at, pause_note, created_at, updated_at;
 
 -- name: due_jobs
--- What each job has to do now: one index probe each, however many scopes there are.
+-- What each job has to do now: one index probe each, however many scopes there are. (EXISTS would
+-- let the planner read all of a table into a hash.)
 SELECT j.name,
-       EXISTS (
-           SELECT 1 FROM scopes AS s
-           WHERE s.job_name = j.name AND s.enabled AND s.deleted_at IS NULL AND s.source <> 'hook'
-             AND s.next_plan_at <= (SELECT clock())) AS plans,
-       EXISTS (
-           SELECT 1 FROM scopes AS s
-           WHERE s.job_name = j.name AND s.enabled AND s.deleted_at IS NULL AND s.source = 'hook'
-             AND s.next_plan_at <= (SELECT clock())) AS hooks,
-       EXISTS (
-           SELECT 1 FROM executions AS e
-           WHERE e.job_name = j.name AND e.next_retry_at <= (SELECT clock())) AS retries
+       (SELECT true FROM scopes AS s
+        WHERE s.job_name = j.name AND s.enabled AND s.deleted_at IS NULL AND s.source <> 'hook'
+          AND s.next_plan_at <= (SELECT clock())
+        ORDER BY s.next_plan_at LIMIT 1) IS NOT NULL AS plans,
+       (SELECT true FROM scopes AS s
+        WHERE s.job_name = j.name AND s.enabled AND s.deleted_at IS NULL AND s.source = 'hook'
+          AND s.next_plan_at <= (SELECT clock())
+        ORDER BY s.next_plan_at LIMIT 1) IS NOT NULL AS hooks,
+       (SELECT true FROM executions AS e
+        WHERE e.job_name = j.name AND e.next_retry_at <= (SELECT clock())
+        ORDER BY e.next_retry_at LIMIT 1) IS NOT NULL AS retries
 FROM jobs AS j
 WHERE j.paused_at IS NULL
 ORDER BY j.name;

@@ -67,11 +67,18 @@ async def page(
     return [execution_of(row) for row in rows]
 
 
-async def explain(
-    tx: Tx, execution_id: UUID | None, scope_id: str | None, plan_time: datetime | None
-) -> list[tuple[Execution, datetime | None, datetime]]:
-    """Read occurrences for an explanation, each with the end of its lease and the clock."""
-    rows = await tx.fetch(Q["explain_executions"], execution_id, scope_id, plan_time)
+Explained = tuple[Execution, datetime | None, datetime]
+
+
+async def explain(tx: Tx, execution_id: UUID) -> list[Explained]:
+    """Read an occurrence for an explanation, with the end of its lease and the clock."""
+    rows = await tx.fetch(Q["explain_execution"], execution_id)
+    return [(execution_of(row), row["stale_after"], row["now"]) for row in rows]
+
+
+async def explain_scope(tx: Tx, scope_id: str, plan_time: datetime | None) -> list[Explained]:
+    """Read the newest occurrences of a scope, or the one of a time, for an explanation."""
+    rows = await tx.fetch(Q["explain_scope_executions"], scope_id, plan_time)
     return [(execution_of(row), row["stale_after"], row["now"]) for row in rows]
 
 

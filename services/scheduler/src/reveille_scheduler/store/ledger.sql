@@ -15,9 +15,10 @@ SELECT id, job_name, scope_kind, scope_id, plan_time, state, attempt, max_attemp
        retry_until, requested_at
 FROM executions
 WHERE ($1::text[] IS NULL OR state = ANY ($1))
-  AND ($2::timestamptz IS NULL OR plan_time >= $2)
-  AND ($3::timestamptz IS NULL OR plan_time < $3)
-  AND ($4::timestamptz IS NULL OR (plan_time, id) < ($4, $5::uuid))
+  AND plan_time >= coalesce($2::timestamptz, '-infinity')
+  AND plan_time < coalesce($3::timestamptz, 'infinity')
+  AND (plan_time, id) < (coalesce($4::timestamptz, 'infinity'),
+                         coalesce($5::uuid, 'ffffffff-ffff-ffff-ffff-ffffffffffff'))
 ORDER BY plan_time DESC, id DESC
 LIMIT $6;
 
@@ -30,9 +31,10 @@ SELECT id, job_name, scope_kind, scope_id, plan_time, state, attempt, max_attemp
        retry_until, requested_at
 FROM executions
 WHERE job_name = $1 AND ($2::text[] IS NULL OR state = ANY ($2))
-  AND ($3::timestamptz IS NULL OR plan_time >= $3)
-  AND ($4::timestamptz IS NULL OR plan_time < $4)
-  AND ($5::timestamptz IS NULL OR (plan_time, id) < ($5, $6::uuid))
+  AND plan_time >= coalesce($3::timestamptz, '-infinity')
+  AND plan_time < coalesce($4::timestamptz, 'infinity')
+  AND (plan_time, id) < (coalesce($5::timestamptz, 'infinity'),
+                         coalesce($6::uuid, 'ffffffff-ffff-ffff-ffff-ffffffffffff'))
 ORDER BY plan_time DESC, id DESC
 LIMIT $7;
 
@@ -45,9 +47,10 @@ SELECT id, job_name, scope_kind, scope_id, plan_time, state, attempt, max_attemp
        retry_until, requested_at
 FROM executions
 WHERE scope_id = $1 AND ($8::text IS NULL OR job_name = $8) AND ($2::text[] IS NULL OR state = ANY ($2))
-  AND ($3::timestamptz IS NULL OR plan_time >= $3)
-  AND ($4::timestamptz IS NULL OR plan_time < $4)
-  AND ($5::timestamptz IS NULL OR (plan_time, id) < ($5, $6::uuid))
+  AND plan_time >= coalesce($3::timestamptz, '-infinity')
+  AND plan_time < coalesce($4::timestamptz, 'infinity')
+  AND (plan_time, id) < (coalesce($5::timestamptz, 'infinity'),
+                         coalesce($6::uuid, 'ffffffff-ffff-ffff-ffff-ffffffffffff'))
 ORDER BY plan_time DESC, id DESC
 LIMIT $7;
 
@@ -60,25 +63,33 @@ SELECT id, job_name, scope_kind, scope_id, plan_time, state, attempt, max_attemp
        retry_until, requested_at
 FROM executions
 WHERE state = 'failed' AND ($1::text IS NULL OR job_name = $1) AND ($2::text[] IS NULL OR state = ANY ($2))
-  AND ($3::timestamptz IS NULL OR plan_time >= $3)
-  AND ($4::timestamptz IS NULL OR plan_time < $4)
-  AND ($5::timestamptz IS NULL OR (plan_time, id) < ($5, $6::uuid))
+  AND plan_time >= coalesce($3::timestamptz, '-infinity')
+  AND plan_time < coalesce($4::timestamptz, 'infinity')
+  AND (plan_time, id) < (coalesce($5::timestamptz, 'infinity'),
+                         coalesce($6::uuid, 'ffffffff-ffff-ffff-ffff-ffffffffffff'))
 ORDER BY plan_time DESC, id DESC
 LIMIT $7;
 
--- name: explain_executions
--- The newest occurrences of a scope, or one by id or by scope and time.
--- $1 execution id (or null), $2 scope id (or null), $3 plan time (or null)
+-- name: explain_execution
+-- One occurrence, with its lease. $1 id
 SELECT id, job_name, scope_kind, scope_id, plan_time, state, attempt, max_attempts, next_retry_at,
        runner_id, started_at, finished_at, reason, message, result, collapsed, trace_carrier,
        retry_until, requested_at,
        stale_after, (SELECT clock()) AS now
 FROM executions
-WHERE ($1::uuid IS NULL OR id = $1)
-  AND ($2::text IS NULL OR scope_id = $2)
-  AND ($3::timestamptz IS NULL OR plan_time = $3)
-  AND ($1::uuid IS NOT NULL OR $2::text IS NOT NULL)
-ORDER BY plan_time DESC
+WHERE id = $1;
+
+-- name: explain_scope_executions
+-- The newest occurrences of a scope, or the one of a time. $1 scope id, $2 plan time (or null)
+SELECT id, job_name, scope_kind, scope_id, plan_time, state, attempt, max_attempts, next_retry_at,
+       runner_id, started_at, finished_at, reason, message, result, collapsed, trace_carrier,
+       retry_until, requested_at,
+       stale_after, (SELECT clock()) AS now
+FROM executions
+WHERE scope_id = $1
+  AND plan_time >= coalesce($2::timestamptz, '-infinity')
+  AND plan_time <= coalesce($2::timestamptz, 'infinity')
+ORDER BY plan_time DESC, id DESC
 LIMIT 5;
 
 -- name: ask_for_retry
@@ -144,14 +155,13 @@ WITH stretch AS MATERIALIZED (
     WHERE old.id = e.id AND old.state <> 'running' AND old.next_retry_at IS NULL
       AND e.plan_time < (SELECT clock())
           - greatest($1::interval, coalesce(j.catch_up_window, interval '0'))
-      AND (NOT EXISTS (
-               SELECT 1 FROM scopes AS s
-               WHERE s.job_name = e.job_name AND s.kind = e.scope_kind
-                 AND s.scope_id = e.scope_id AND s.deleted_at IS NULL)
-           OR EXISTS (
-               SELECT 1 FROM executions AS newer
+      AND ((SELECT true FROM scopes AS s
+            WHERE s.job_name = e.job_name AND s.kind = e.scope_kind
+              AND s.scope_id = e.scope_id AND s.deleted_at IS NULL LIMIT 1) IS NULL
+           OR (SELECT true FROM executions AS newer
                WHERE newer.job_name = e.job_name AND newer.scope_kind = e.scope_kind
-                 AND newer.scope_id = e.scope_id AND newer.plan_time > e.plan_time))
+                 AND newer.scope_id = e.scope_id AND newer.plan_time > e.plan_time
+               LIMIT 1) IS NOT NULL)
     RETURNING old.id
 )
 SELECT (SELECT count(*) FROM gone) AS removed, count(*) AS looked_at,

@@ -154,7 +154,7 @@ FROM unnest($1::uuid[], $2::timestamptz[], $3::text[]) AS moved (id, next_plan_a
 WHERE s.id = moved.id;
 
 -- name: scopes_to_check
--- A stretch of enabled scopes, with what their hint rests on. $1 after id, $2 limit
+-- A stretch of all scopes, with what their hint rests on. $1 after id, $2 limit
 SELECT s.id, s.job_name, s.kind, s.scope_id, s.source, s.cron, s.time_zone, s.cadence, s.run_at,
        s.catch_up, s.max_lateness, s.enabled, s.revision, s.effective_from, s.next_plan_at,
        s.plan_error, s.deleted_at,
@@ -166,9 +166,9 @@ SELECT s.id, s.job_name, s.kind, s.scope_id, s.source, s.cron, s.time_zone, s.ca
        0::bigint AS running,
        (SELECT clock()) AS now
 FROM scopes AS s
-WHERE s.id > $1 AND s.enabled AND s.deleted_at IS NULL AND s.source <> 'hook'
-ORDER BY s.id
-LIMIT $2;
+WHERE s.id = ANY (ARRAY(SELECT next.id FROM scopes AS next WHERE next.id > $1
+                        ORDER BY next.id LIMIT $2))
+ORDER BY s.id;
 
 -- name: correct_scopes
 -- Mends hints that nobody moved since they were read. $1 ids, $2 revisions, $3 as read, $4 as due,

@@ -12,6 +12,7 @@ from reveille_runtime.db import Database
 from reveille_runtime.validation import NIL
 from reveille_scheduler.domain.job import Job
 from reveille_scheduler.domain.planning import Planner
+from reveille_scheduler.domain.rule import Hook
 from reveille_scheduler.store import jobs, scopes
 from reveille_scheduler.store.scopes import LockedScope, Move
 
@@ -35,7 +36,10 @@ class CheckScopes:
             wrong = [
                 (each, move)
                 for each in seen
-                if (move := _move(each, known[each.scope.job_name])) is not None
+                if each.scope.enabled
+                and not each.scope.deleted
+                and not isinstance(each.scope.rule, Hook)
+                and (move := _move(each, known[each.scope.job_name])) is not None
             ]
             mended = await scopes.correct(tx, wrong) if wrong else 0
         if mended:

@@ -31,9 +31,9 @@ class Explain:
             scope_id = key[1]
             plan_time = datetime.fromisoformat(key[2])
         async with self._database.session() as tx:
-            rows = await ledger.explain(tx, None, scope_id, plan_time)
+            rows = await ledger.explain_scope(tx, scope_id, plan_time)
             if not rows and (execution_id := uuid_or_none(wanted)) is not None:
-                rows = await ledger.explain(tx, execution_id, None, None)
+                rows = await ledger.explain(tx, execution_id)
             known = await scopes.explain(tx, scope_id)
         findings = [_occurrence(*row) for row in rows]
         if plan_time is None:
