@@ -336,3 +336,23 @@ async def test_jobs_do_not_wait_for_each_other(replica: Replica, owner: Owner) -
         slow_done.set()
 
     assert {each.state for each in running} == {ExecutionState.RUNNING}
+
+
+async def test_a_full_batch_leaves_the_others_due_in_their_order(
+    replica: Replica, owner: Owner
+) -> None:
+    """A batch takes so many occurrences; what it did not look at is taken next, nothing is lost."""
+    await replica.jobs.register(replace(EVERY, plans_per_scope=3, max_plans_per_tick=3))
+    await replica.scopes.put(
+        [wish(f"scope-{n}", cron="*/5 * * * *", since=NOON - 14 * MINUTE) for n in range(10)]
+    )
+    await start_at(replica, NOON + SECOND)
+    batches = []
+    while (batch := await replica.plan_due("tidy", 4)).more:
+        batches.append([claim.scope_id for claim in batch.claims])
+
+    claimed = [name for names in batches for name in names]
+    assert all(len(names) <= 4 for names in batches)
+    assert len(claimed) == 30
+    assert len(await replica.ledger()) == 30
+    assert {claimed.count(f"scope-{n}") for n in range(10)} == {3}

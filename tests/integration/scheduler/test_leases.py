@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 
 import pytest
@@ -11,6 +12,7 @@ from tests.integration.scheduler.conftest import JOB, Owner, Replica, start_at, 
 
 from reveille_runtime.lease import Lease
 from reveille_scheduler.domain.states import ExecutionState
+from reveille_scheduler.usecases.settle import Ended
 from reveille_testkit.database import TestDatabase
 from reveille_testkit.rpc import RpcRig
 
@@ -195,3 +197,31 @@ async def test_a_holder_whose_renewals_fail_stops_before_its_lease_ends(
 
     assert (await replica.one()).state is ExecutionState.RUNNING
     owner.may_answer.set()
+
+
+async def test_a_stop_waits_until_an_end_is_written(
+    replica: Replica, owner: Owner, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The handler has answered and the write is on its way when the service stops."""
+    writing, may_write = asyncio.Event(), asyncio.Event()
+    settle = replica.settle._run
+
+    async def slow(batch: Sequence[Ended]) -> Sequence[Exception | None]:
+        writing.set()
+        await may_write.wait()
+        return await settle(batch)
+
+    monkeypatch.setattr(replica.settle, "_run", slow)
+    await replica.scopes.put([wish()])
+    await start_at(replica, NOON + timedelta(seconds=1))
+    replica.executor.start(await replica.plan())
+    await writing.wait()
+    stopping = asyncio.ensure_future(replica.executor.stop())
+    for _ in range(5):
+        await asyncio.sleep(0)
+    assert not stopping.done()
+    may_write.set()
+    await stopping
+
+    execution = await replica.one()
+    assert (execution.state, execution.attempt) == (ExecutionState.SUCCESS, 1)

@@ -174,6 +174,11 @@ async def test_users_may_preview_and_nothing_else(api: RpcRig) -> None:
     for call in (
         stub.RegisterJob(pb.RegisterJobRequest(job=job())),
         stub.ListExecutions(pb.ListExecutionsRequest()),
+        stub.GetJob(pb.GetJobRequest(name="tidy")),
+        stub.PauseJob(pb.PauseJobRequest(name="tidy", note="no")),
+        stub.ResumeJob(pb.ResumeJobRequest(name="tidy")),
+        stub.RetryExecution(pb.RetryExecutionRequest()),
+        stub.BackfillScope(pb.BackfillScopeRequest()),
     ):
         with pytest.raises(PermissionDenied), as_domain_errors():
             await call

@@ -153,7 +153,7 @@ class HandOver:
                 except asyncio.CancelledError:
                     # The terminal write survives the shutdown that cancelled us.
                     ending = replace(_given_back("the scheduler stopped"), at_once=True)
-                    await asyncio.shield(self._write(claim, ending))
+                    await self._write(claim, ending)
                     raise
                 held.release()
                 await self._write(claim, ending)
@@ -180,7 +180,13 @@ class HandOver:
             return _given_back(error.message)
 
     async def _write(self, claim: Claim, ending: Ending) -> None:
-        await self._settle.submit(Ended(claim, ending))
+        """Write the end; a stop that comes in between waits for it."""
+        writing = asyncio.ensure_future(self._settle.submit(Ended(claim, ending)))
+        try:
+            await asyncio.shield(writing)
+        except asyncio.CancelledError:
+            await writing
+            raise
 
 
 def _not_decided(error: Unavailable) -> Ending:

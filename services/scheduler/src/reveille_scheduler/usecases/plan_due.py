@@ -10,6 +10,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from uuid import UUID
 
 from reveille_cron import CronError
 from reveille_runtime.crash import crash_point
@@ -65,31 +66,40 @@ class PlanDue:
             if job is None:
                 return PlannedBatch((), more=False)
             locked = await scopes.lock_due(tx, job_name, limit, job.plans_per_scope, mark)
-            claims = await self._plan(tx, Recorder(job, self._runner, began), locked, limit)
+            claims, reached = await self._plan(
+                tx, Recorder(job, self._runner, began), locked, limit
+            )
         crash_point(crash_points.AFTER_CLAIM)
-        if len(locked) == limit:
-            self._marks[job_name] = (locked[-1], since)
+        if reached is not None and (len(locked) == limit or reached != locked[-1]):
+            self._marks[job_name] = (reached, since)
         # A short batch beyond the mark says nothing about the scopes before it.
-        return PlannedBatch(tuple(claims), more=len(locked) == limit or mark != START)
+        return PlannedBatch(tuple(claims), more=job_name in self._marks or mark != START)
 
     async def _plan(
         self, tx: Tx, recorder: Recorder, locked: list[Mark], limit: int
-    ) -> list[Claim]:
+    ) -> tuple[list[Claim], Mark | None]:
+        """Plan locked scopes in their order; gives the claims and the last scope looked at."""
         if not locked:
-            return []
+            return [], None
         job = recorder.job
-        due = await scopes.read_due(tx, [each.row_id for each in locked])
+        read = {each.row_id: each for each in await scopes.read_due(tx, _ids(locked))}
+        due = [read[mark.row_id] for mark in locked if mark.row_id in read]
         # One reading of the clock for the batch, so that equal rules are evaluated once; the
         # first, so that nothing is planned before its time.
         planner = Planner(job, min(each.now for each in due)) if due else None
         found: list[tuple[Scope, Occurrence]] = []
         moves: list[Move] = []
-        claimable = limit
-        for each in due:
-            free = min(job.plans_per_scope - each.running, claimable)
-            if free <= 0 or planner is None:
-                # Became busy while we waited for the lock, or the batch is full: it stays due.
+        claimable, reached = limit, locked[0]
+        for mark in locked:
+            if claimable == 0:
+                # The batch is full: the others stay due, beyond the mark.
+                break
+            reached = mark
+            each = read.get(mark.row_id)
+            if each is None or planner is None or each.running >= job.plans_per_scope:
+                # Edited, or busy, since it was found.
                 continue
+            free = min(job.plans_per_scope - each.running, claimable)
             planned = _safely(planner, each, free)
             if isinstance(planned, str):
                 moves.append(Move(each.row_id, None, planned))
@@ -99,7 +109,11 @@ class PlanDue:
             moves.append(Move(each.row_id, planned.next_plan_at))
         claims = await recorder.record(tx, found)
         await scopes.move(tx, moves)
-        return claims
+        return claims, reached
+
+
+def _ids(marks: list[Mark]) -> list[UUID]:
+    return [each.row_id for each in marks]
 
 
 def _safely(planner: Planner, locked: LockedScope, free: int) -> Planned | str:

@@ -65,6 +65,7 @@ class TakeOver:
             )
         crash_point(crash_points.AFTER_TAKE_OVER)
         if ended:
+            self._tracing.taken_over(len(ended))
             _log.warning(
                 "Occurrences of vanished executors were taken over.",
                 action="execution.taken_over",

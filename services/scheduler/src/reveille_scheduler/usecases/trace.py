@@ -24,6 +24,13 @@ class Tracing:
         self._executions = telemetry.meter.create_counter(
             semconv.METRIC_EXECUTIONS, description="Attempts by outcome."
         )
+        self._steals = telemetry.meter.create_counter(
+            semconv.METRIC_LEASE_STEALS, description="Attempts taken over from vanished executors."
+        )
+
+    def taken_over(self, count: int) -> None:
+        """Count attempts whose executor vanished."""
+        self._steals.add(count)
 
     def attempt(self, claim: Claim) -> Span:
         """Start the span of an attempt, under the root that the row holds."""
