@@ -218,13 +218,20 @@ async def test_a_backfill_of_a_switched_off_scope_works_and_a_superseded_slot_do
 async def test_a_long_backfill_does_not_run_out_of_its_retry_deadline(
     stub: SchedulerServiceAsyncStub, replica: Replica, owner: Owner, database: TestDatabase
 ) -> None:
-    """The second of two missed slots gets its turn long after the backfill was asked for."""
+    """The second of two missed slots gets its turn, and its retries, a day after it was asked."""
     await replica.scopes.put([wish(cron="0 * * * *", since=NOON)])
     await at(database, replica, NOON + SECOND)
     await stub.BackfillScope(backfill(NOON - HOUR, NOON))
     await replica.run()
     await replica.scopes.put([wish(cron="0 * * * *", revision=2, enabled=False)])
     await at(database, replica, NOON + timedelta(days=1))
+    owner.answer = failed
+    await replica.run()
+    second = (await replica.ledger())[0]
+    assert second.state is ExecutionState.FAILED
+    assert second.next_retry_at is not None
+    owner.answer = succeeded
+    await at(database, replica, second.next_retry_at + SECOND)
     await replica.run()
 
     assert [each.state for each in await replica.ledger()] == [ExecutionState.SUCCESS] * 2

@@ -247,13 +247,12 @@ async def test_a_hook_scope_that_is_edited_while_its_owner_is_asked_keeps_the_ed
     await start_at(replica, NOON + SECOND)
     asked = await replica.plan_hooks.take("tidy", 10)
     assert asked is not None
-    await replica.scopes.put([wish(rule=Hook(), revision=2, enabled=False)])
+    (edited,) = await replica.scopes.put([wish(rule=Hook(), revision=2, since=NOON - MINUTE)])
     owner.plan = lambda scope: hook_plan(scope, NOON)
 
     assert await replica.plan_hooks.ask(asked) == []
     assert await replica.ledger() == []
-    (stored,) = await replica.scopes.page("tidy", None, 10)
-    assert stored.next_plan_at is None
+    assert await replica.scopes.page("tidy", None, 10) == [edited]
 
 
 async def test_two_replicas_ask_an_owner_once(

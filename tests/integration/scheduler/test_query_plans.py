@@ -14,7 +14,6 @@ from tests.integration.scheduler.conftest import JOB, Replica, wish
 
 from reveille_runtime.queries import Query
 from reveille_scheduler.store import executions, jobs, ledger, scopes
-from reveille_scheduler.store.scopes import Mark
 from reveille_scheduler.usecases.plan_due import START
 from reveille_testkit.database import TestDatabase
 
@@ -232,4 +231,16 @@ async def test_planning_goes_on_behind_its_mark_and_comes_back_to_the_front(
     assert len(names) == 30
     assert {each.scope_id for each in await replica.ledger()} - names == {"first"}
     assert not rest[-1].more
-    assert isinstance(START, Mark)
+
+
+async def test_the_front_is_looked_at_once_a_second_however_much_is_due(replica: Replica) -> None:
+    await replica.scopes.put([wish(f"scope-{n}") for n in range(40)])
+    replica.database.move_clock((NOW - await replica.database.now()).total_seconds() + 1)
+    await replica.plan_due("tidy", 5)
+    early = wish("early", cron="0 12 * * *", since=NOW - timedelta(days=1, hours=1))
+    await replica.scopes.put([early])
+    replica.elapsed += 0.9
+    assert "early" not in {each.scope_id for each in (await replica.plan_due("tidy", 5)).claims}
+    replica.elapsed += 0.2
+
+    assert "early" in {each.scope_id for each in (await replica.plan_due("tidy", 5)).claims}

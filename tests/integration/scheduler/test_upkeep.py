@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
 import pytest
 from tests.integration.scheduler.conftest import JOB, Owner, Replica, start_at, wish
 
-from reveille_scheduler.domain.rule import CronRule, Hook
+from reveille_runtime.db import Tx
+from reveille_scheduler.domain.rule import Hook
 from reveille_scheduler.domain.scope import ScopeDeletion
+from reveille_scheduler.store import scopes as store
+from reveille_scheduler.store.scopes import LockedScope, Move
 from reveille_scheduler.usecases import retention
 from reveille_scheduler.usecases.check_scopes import CheckScopes
 from reveille_scheduler.usecases.retention import Retention
@@ -148,26 +152,30 @@ async def test_a_rule_that_became_unreadable_is_said_to_be(
     assert scopes["good"].next_plan_at == NOON
 
 
+@pytest.mark.parametrize("moved_by", ["planning", "an edit"])
 async def test_a_hint_that_moved_meanwhile_is_left_alone(
-    replica: Replica, database: TestDatabase, monkeypatch: pytest.MonkeyPatch
+    replica: Replica, database: TestDatabase, monkeypatch: pytest.MonkeyPatch, moved_by: str
 ) -> None:
-    from reveille_scheduler.store import scopes as store
-
+    """Between reading and mending: planning moves the hint, or an edit gives it that very value."""
     await replica.scopes.put([wish()])
     admin = await database.admin()
-    await admin.execute("UPDATE scheduler.scopes SET next_plan_at = next_plan_at - interval '1 h'")
+    wrong = NOON - timedelta(hours=1)
+    await admin.execute("UPDATE scheduler.scopes SET next_plan_at = $1", wrong)
+    expected = NOON + DAY if moved_by == "planning" else wrong
     correct = store.correct
 
-    async def after_an_edit(tx: object, wrong: object) -> int:
-        await replica.scopes.put([wish(cron="0 18 * * *", revision=2)])
-        return await correct(tx, wrong)  # type: ignore[arg-type]  # passed on as they came
+    async def after_a_move(tx: Tx, found: Sequence[tuple[LockedScope, Move]]) -> int:
+        if moved_by == "planning":
+            await admin.execute("UPDATE scheduler.scopes SET next_plan_at = $1", expected)
+        else:
+            await replica.scopes.put([wish(cron="0 11 * * *", revision=2)])
+        return await correct(tx, found)
 
-    monkeypatch.setattr(store, "correct", after_an_edit)
+    monkeypatch.setattr(store, "correct", after_a_move)
     await CheckScopes(replica.database)()
 
     (stored,) = await replica.scopes.page("tidy", None, 9)
-    assert stored.rule == CronRule("0 18 * * *", "UTC")
-    assert stored.next_plan_at == NOON.replace(hour=18)
+    assert stored.next_plan_at == expected
 
 
 async def test_a_job_whose_delay_changed_gets_new_hints(replica: Replica, owner: Owner) -> None:
