@@ -1,4 +1,4 @@
-"""One running stack for all tests that only look; crash tests start their own."""
+"""Stacks of real processes: `test_<stack>_*.py` share one, and so run in one worker of xdist."""
 
 from __future__ import annotations
 
@@ -16,10 +16,6 @@ from reveille_testkit.stack import TestStack, running_stack
 from .crashing import QUICK, Crasher
 from .harness import Client, World
 
-# Groups of tests that a worker runs together, because they share a stack.
-SHARED = "e2e-shared-stack"
-INGRESS = "e2e-crash-ingress"
-EXECUTION = "e2e-crash-execution"
 CALM = {
     # Its clock is a minute ahead: the first minute of a schedule that is made now has come
     # already, so no test waits for it.

@@ -93,6 +93,10 @@ class Crasher:
             self.pass_time(service, missing)
         return missing > 0
 
+    def ahead(self, service: str) -> float:
+        """Tell how many seconds a service's clock is ahead."""
+        return self._ahead[service]
+
     async def later(self, service: str, seconds: float) -> None:
         """Have time pass for a service that lives: it stops in the orderly way, and comes back."""
         self.pass_time(service, seconds)
@@ -276,3 +280,10 @@ async def scheduled(rule: Rule) -> AsyncIterator[str]:
         yield trigger_id
     finally:
         await rule.world.delete_trigger(trigger_id)
+        await eventually(
+            lambda: rule.world.count(
+                "scheduler.scopes", "scope_id = $1 AND deleted_at IS NULL", trigger_id
+            ),
+            "the scheduler hears that it is gone",
+            until=lambda count: count == 0,
+        )

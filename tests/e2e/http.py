@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import hashlib
 import hmac
 import json
+import select
+import socket
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -65,25 +68,36 @@ async def post(
     address: str, path: str, body: bytes, headers: Mapping[str, str], *, method: str = "POST"
 ) -> Answer:
     """Send one request and read its answer."""
-    return await _exchange(
-        address, _head(method, path, {**headers, "Content-Length": str(len(body))}), [body]
-    )
+    head = _head(method, path, {**headers, "Content-Length": str(len(body))})
+    return await _exchange(address, head + body)
 
 
 async def post_chunked(
     address: str, path: str, chunks: Iterable[bytes], headers: Mapping[str, str]
 ) -> tuple[Answer, int]:
     """Send a body in chunks until the answer comes; also tell how many chunks went out."""
-    sent = 0
-
-    def counted() -> Iterable[bytes]:
-        nonlocal sent
-        for chunk in chunks:
-            sent += 1
-            yield f"{len(chunk):x}\r\n".encode() + chunk + b"\r\n"
-
     head = _head("POST", path, {**headers, "Transfer-Encoding": "chunked"})
-    return await _exchange(address, head, counted()), sent
+    return await asyncio.to_thread(_send_until_answered, address, head, chunks)
+
+
+def _send_until_answered(address: str, head: bytes, chunks: Iterable[bytes]) -> tuple[Answer, int]:
+    """Use the socket itself: asyncio forgets what it could still read once a write has failed."""
+    host, port = address.rsplit(":", 1)
+    sent = 0
+    with socket.create_connection((host, int(port)), PATIENCE) as connection:
+        # A peer that has answered may have gone already: then there is still its answer to read.
+        with contextlib.suppress(ConnectionError):
+            connection.sendall(head)
+            for chunk in chunks:
+                if select.select([connection], [], [], 0)[0]:
+                    break
+                connection.sendall(f"{len(chunk):x}\r\n".encode() + chunk + b"\r\n")
+                sent += 1
+        with connection.makefile("rb") as answer:
+            status = int(answer.readline().split()[1])
+            lines = iter(answer.readline, b"\r\n")
+            found = _fields(line.decode("latin-1") for line in lines)
+            return Answer(status, found, answer.read(int(found["content-length"]))), sent
 
 
 def _head(method: str, path: str, headers: Mapping[str, str]) -> bytes:
@@ -92,23 +106,14 @@ def _head(method: str, path: str, headers: Mapping[str, str]) -> bytes:
     return ("\r\n".join(lines) + "\r\n\r\n").encode("latin-1")
 
 
-async def _exchange(address: str, head: bytes, parts: Iterable[bytes]) -> Answer:
+async def _exchange(address: str, request: bytes) -> Answer:
     host, port = address.rsplit(":", 1)
     async with asyncio.timeout(PATIENCE):
         reader, writer = await asyncio.open_connection(host, int(port))
         answering = asyncio.ensure_future(_read(reader))
         try:
-            writer.write(head)
-            for part in parts:
-                if answering.done():
-                    break
-                writer.write(part)
-                await writer.drain()
-                # Draining does not let the answer in while the socket takes all we have.
-                await asyncio.sleep(0)
-            return await answering
-        except ConnectionError:
-            # The server has closed its side; what it said before counts.
+            writer.write(request)
+            await writer.drain()
             return await answering
         finally:
             answering.cancel()
@@ -118,9 +123,11 @@ async def _exchange(address: str, head: bytes, parts: Iterable[bytes]) -> Answer
 async def _read(reader: asyncio.StreamReader) -> Answer:
     head = (await reader.readuntil(b"\r\n\r\n")).decode("latin-1").split("\r\n")
     status = int(head[0].split(" ", 2)[1])
-    headers = {
-        name.strip().lower(): value.strip()
-        for name, _, value in (line.partition(":") for line in head[1:] if line)
-    }
+    headers = _fields(head[1:])
     body = await reader.readexactly(int(headers.get("content-length", "0")))
     return Answer(status, headers, body)
+
+
+def _fields(lines: Iterable[str]) -> dict[str, str]:
+    parts = (line.partition(":") for line in lines if line)
+    return {name.strip().lower(): value.strip() for name, _, value in parts}

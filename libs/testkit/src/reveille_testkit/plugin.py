@@ -48,6 +48,14 @@ def pytest_configure_node(node: Any) -> None:
     node.workerinput[_OWNER] = node.config.stash[_owner_key]
 
 
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
+    """Give each stack of the end-to-end tests to one worker."""
+    from reveille_testkit.scheduling import StackScheduling
+
+    return StackScheduling(config, log) if config.getoption("dist") == "loadgroup" else None
+
+
 def pytest_unconfigure(config: pytest.Config) -> None:
     """End the server with the session; workers leave that to the process that started them."""
     if hasattr(config, "workerinput") or _folder_key not in config.stash:

@@ -33,11 +33,8 @@ from reveille_runtime.errors import DomainError, InvalidArgument
 from reveille_runtime.rpc_errors import from_rpc_error
 from reveille_runtime.tokens import TokenMinter, generate_key
 
-from .conftest import SHARED
 from .harness import CREATE_ISSUE, Client, Hook, World
 from .http import example_body, github_headers, post_chunked
-
-pytestmark = pytest.mark.xdist_group(SHARED)
 
 SERVICES = ("scheduler", "autopilot", "webhook-gateway", "heartbeat")
 CAP = 4096

@@ -11,15 +11,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import urlsplit, urlunsplit
 
-import pytest
-
 from reveille_cli.stack.health import Health, probe
 from reveille_testkit.waiting import eventually
 
-from .conftest import SHARED
 from .harness import World
-
-pytestmark = pytest.mark.xdist_group(SHARED)
 
 SERVICES = ("scheduler", "autopilot", "webhook-gateway", "heartbeat")
 

@@ -15,11 +15,8 @@ from reveille.heartbeat.v1 import run_pb2 as agent_run_pb2
 from reveille_heartbeat import crash_points as points
 from reveille_testkit.waiting import eventually
 
-from .conftest import EXECUTION
 from .crashing import Crasher, Rule, Sender, unless_it_died
 from .harness import CREATE_ISSUE, RUN_ONLY, marks_in
-
-pytestmark = pytest.mark.xdist_group(EXECUTION)
 
 HEARTBEAT = "heartbeat"
 MODES = {"run_only": RUN_ONLY, "create_issue": CREATE_ISSUE}

@@ -8,18 +8,13 @@ import os
 from collections.abc import Iterator
 from urllib.parse import urlsplit
 
-import pytest
-
 from reveille.autopilot.v1 import autopilot_service_pb2 as autopilot
 from reveille_cli.stack.pginstall import wheel_binaries
 from reveille_cli.stack.record import read_record
 from reveille_testkit.otlp import OtlpReceiver
 
-from .conftest import SHARED
 from .harness import RUN_ONLY, Hook, World
 from .http import example_body, github_headers, signature
-
-pytestmark = pytest.mark.xdist_group(SHARED)
 
 
 def shapes(credential: bytes) -> Iterator[tuple[str, bytes]]:

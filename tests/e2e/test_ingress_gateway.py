@@ -8,11 +8,8 @@ from reveille.autopilot.v1 import run_pb2
 from reveille.webhook.v1 import delivery_service_pb2 as deliveries
 from reveille_webhook import crash_points as points
 
-from .conftest import INGRESS
 from .crashing import Crasher, Rule, Sender
 from .harness import CREATE_ISSUE, RUN_ONLY
-
-pytestmark = pytest.mark.xdist_group(INGRESS)
 
 GATEWAY = "webhook-gateway"
 

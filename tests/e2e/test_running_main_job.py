@@ -15,11 +15,8 @@ from reveille.scheduler.v1 import scheduler_service_pb2 as scheduler
 from reveille.webhook.v1 import delivery_service_pb2 as deliveries
 from reveille_testkit.waiting import eventually
 
-from .conftest import SHARED
 from .harness import CREATE_ISSUE, RUN_ONLY, World
 from .http import example_body
-
-pytestmark = pytest.mark.xdist_group(SHARED)
 
 MODES = pytest.mark.parametrize("mode", [RUN_ONLY, CREATE_ISSUE], ids=["run_only", "create_issue"])
 

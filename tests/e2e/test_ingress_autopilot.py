@@ -15,11 +15,8 @@ from reveille.heartbeat.v1 import run_pb2 as agent_run_pb2
 from reveille_autopilot.crash_points import CRASH_POINTS
 from reveille_testkit.waiting import eventually
 
-from .conftest import INGRESS
 from .crashing import Crasher, Rule, Sender, scheduled, unless_it_died
 from .harness import CREATE_ISSUE, RUN_ONLY, SECRET, Hook, World, marks_in
-
-pytestmark = pytest.mark.xdist_group(INGRESS)
 
 AUTOPILOT = "autopilot"
 Way = Callable[[Crasher, str], Awaitable[None]]

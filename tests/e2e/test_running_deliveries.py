@@ -17,11 +17,8 @@ from reveille.common.v1 import reason_pb2
 from reveille.heartbeat.v1 import agent_pb2
 from reveille.webhook.v1 import delivery_service_pb2 as deliveries
 
-from .conftest import SHARED
 from .harness import ROOT, RUN_ONLY, Hook, World, marks_in
 from .http import Answer, example_body, github_headers
-
-pytestmark = pytest.mark.xdist_group(SHARED)
 
 PAYLOADS = sorted((ROOT.parent / "shared" / "cases" / "payloads").glob("github_*.json"))
 

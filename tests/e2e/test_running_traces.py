@@ -9,10 +9,7 @@ from reveille.autopilot.v1 import run_pb2
 from reveille_testkit.otlp import OtlpReceiver, ReceivedTrace
 from reveille_testkit.waiting import eventually
 
-from .conftest import SHARED
 from .harness import CREATE_ISSUE, RUN_ONLY, World
-
-pytestmark = pytest.mark.xdist_group(SHARED)
 
 # About eight are meant; a dozen is where somebody has begun to trace every step.
 BUDGET = 12
