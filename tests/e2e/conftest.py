@@ -72,9 +72,12 @@ async def world(
 
 
 @pytest_asyncio.fixture(scope="session", loop_scope="session")
-async def mortal(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Crasher]:
+async def mortal(
+    otlp: OtlpReceiver, tmp_path_factory: pytest.TempPathFactory
+) -> AsyncIterator[Crasher]:
     """A stack whose services are killed and restarted."""
-    async with living_world(tmp_path_factory.mktemp("crash"), environment=QUICK) as made:
+    folder = tmp_path_factory.mktemp("mortal")
+    async with living_world(folder, environment=QUICK, otlp_endpoint=otlp.endpoint) as made:
         yield Crasher(made)
 
 

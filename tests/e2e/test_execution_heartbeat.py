@@ -13,6 +13,7 @@ from reveille.autopilot.v1 import run_pb2
 from reveille.common.v1 import reason_pb2
 from reveille.heartbeat.v1 import run_pb2 as agent_run_pb2
 from reveille_heartbeat import crash_points as points
+from reveille_testkit.otlp import OtlpReceiver, ReceivedTrace
 from reveille_testkit.waiting import eventually
 
 from .crashing import Crasher, Rule, Sender, unless_it_died
@@ -126,7 +127,9 @@ async def a_take_over(crash: Crasher, point: str) -> None:
 
 
 @pytest.mark.parametrize("ends", ["after the restart", "while heartbeat is away"])
-async def test_an_agent_outlives_its_executor(crash: Crasher, ends: str) -> None:
+async def test_an_agent_outlives_its_executor(
+    crash: Crasher, otlp: OtlpReceiver, ends: str
+) -> None:
     rule = await Rule.make(crash.world, RUN_ONLY, gated=True)
     run = await crash.world.run_now(rule.rule_id)
     await rule.agent_at_work()
@@ -142,9 +145,18 @@ async def test_an_agent_outlives_its_executor(crash: Crasher, ends: str) -> None
     (attempt,) = await rule.completed_once(run.run_id)
     assert attempt.exit_code == 0
     assert marks_in(rule.marks) == [attempt.run_id]
+    trace = await otlp.wait_for(run.trace_id, is_whole)
+    assert len(trace.named("invoke_agent")) == 1, trace.render()
 
 
-async def test_an_agent_lost_with_its_executor_is_a_recorded_retry(crash: Crasher) -> None:
+def is_whole(trace: ReceivedTrace) -> bool:
+    """Tell whether a trace is one tree, from the caller down to the agent."""
+    return bool(trace.connected and trace.named("invoke_agent") and trace.named("autopilot.run"))
+
+
+async def test_an_agent_lost_with_its_executor_is_a_recorded_retry(
+    crash: Crasher, otlp: OtlpReceiver
+) -> None:
     rule = await Rule.make(crash.world, RUN_ONLY, gated=True)
     run = await crash.world.run_now(rule.rule_id)
     await rule.agent_at_work()
@@ -170,3 +182,8 @@ async def test_an_agent_lost_with_its_executor_is_a_recorded_retry(crash: Crashe
     first, second = await rule.completed_once(run.run_id)
     assert first.reason == reason_pb2.REASON_PROCESS_LOST
     assert second.attempt == 2
+    # The spans of the attempt that was lost are told by whoever found it lost.
+    trace = await otlp.wait_for(
+        run.trace_id, lambda trace: is_whole(trace) and len(trace.named("invoke_agent")) == 2
+    )
+    assert len(trace.named("run", "heartbeat")) == 2, trace.render()

@@ -11,8 +11,8 @@ from reveille_testkit.waiting import eventually
 
 from .harness import CREATE_ISSUE, RUN_ONLY, World
 
-# About eight are meant; a dozen is where somebody has begun to trace every step.
-BUDGET = 12
+# About eight are meant; beyond ten somebody has begun to trace every step.
+BUDGET = 10
 TRACEPARENT = "00-5bd66ef5095369c7b0d1f8f4bd33716a-c532cb4098ac3dd2-01"
 
 
