@@ -176,17 +176,18 @@ class GrpcServer:
             return
         self._stopped = True
         self.draining.set()
-        stopping = asyncio.ensure_future(self._server.stop(grace))
-        # gRPC also waits for open health watches, and not for the clean-up of aborted handlers:
-        # our own count decides when the work is done.
+        # The gate refuses new calls, and our own count tells when the work is done: gRPC's grace
+        # period also waits for open health watches, and not for the clean-up of aborted handlers.
+        # It is stopped once and without one: a second stop beside the first can touch the server
+        # after the first has freed it.
+        self._router.open = False
         if not await self._in_flight.idle(grace):
             _log.warning(
                 "Calls are still running after the grace period; cancelling them.",
                 action="server.grace_over",
                 in_flight=self._in_flight.count,
             )
-        await self._server.stop(0)
-        await stopping
+        await self._server.stop(None)
         await self._in_flight.idle(1.0)
 
     async def _publish(self) -> None:
@@ -270,7 +271,7 @@ class _Router(grpc.GenericRpcHandler):
 
 
 class _Gate(grpc.aio.ServerInterceptor):
-    """Answers UNAVAILABLE until the server is ready.
+    """Answers UNAVAILABLE until the server is ready, and again once it stops.
 
     It stands before every other stage: while a service is still being built, its methods are not
     yet known, and a caller must not be told that it may not call them.
@@ -292,5 +293,5 @@ class _Gate(grpc.aio.ServerInterceptor):
 
 
 async def _not_ready(_request: bytes, context: grpc.aio.ServicerContext[Any, Any]) -> None:
-    error = Unavailable("NOT_SERVING", "the service is starting; try again", retry_after=0.5)
+    error = Unavailable("NOT_SERVING", "the service is starting or stopping; try again", retry_after=0.5)
     await context.abort_with_status(to_grpc_status(error))
