@@ -293,5 +293,7 @@ class _Gate(grpc.aio.ServerInterceptor):
 
 
 async def _not_ready(_request: bytes, context: grpc.aio.ServicerContext[Any, Any]) -> None:
-    error = Unavailable("NOT_SERVING", "the service is starting or stopping; try again", retry_after=0.5)
+    error = Unavailable(
+        "NOT_SERVING", "the service is starting or stopping; try again", retry_after=0.5
+    )
     await context.abort_with_status(to_grpc_status(error))
