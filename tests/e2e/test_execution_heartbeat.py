@@ -133,6 +133,7 @@ async def test_an_agent_outlives_its_executor(
     rule = await Rule.make(crash.world, RUN_ONLY, gated=True)
     run = await crash.world.run_now(rule.rule_id)
     await rule.agent_at_work()
+    await told(otlp, run.trace_id)
 
     await crash.kill(HEARTBEAT)
     if ends == "after the restart":
@@ -147,6 +148,11 @@ async def test_an_agent_outlives_its_executor(
     assert marks_in(rule.marks) == [attempt.run_id]
     trace = await otlp.wait_for(run.trace_id, is_whole)
     assert len(trace.named("invoke_agent")) == 1, trace.render()
+
+
+async def told(otlp: OtlpReceiver, trace_id: str) -> None:
+    """Wait until the wish to wake the agent was told: what is not told yet dies with heartbeat."""
+    await otlp.wait_for(trace_id, lambda trace: trace.named("send heartbeat.wakeups"))
 
 
 def is_whole(trace: ReceivedTrace) -> bool:
@@ -170,6 +176,7 @@ async def test_an_agent_lost_with_its_executor_is_a_recorded_retry(
 
     pid = await eventually(process, "the process is known")
     assert pid is not None
+    await told(otlp, run.trace_id)
     await crash.kill(HEARTBEAT)
     os.killpg(os.getpgid(pid), signal.SIGKILL)
     await crash.recover(HEARTBEAT)
