@@ -27,22 +27,29 @@ from reveille.scheduler.v1.job_handler_service_pb2_grpc import (
 )
 from reveille_cli.stack.postgres import EmbeddedPostgres, PostgresSettings
 from reveille_testkit.cluster import SessionCluster
-from reveille_testkit.database import TestDatabase, temporary_database
+from reveille_testkit.database import TestDatabase
 from reveille_testkit.rpc import Keyring
 
 Key = tuple[str, str, datetime]
 
 
 class CountingOwner(JobHandlerServiceServicer):
-    """Has one effect per key, counts how often it was asked, and answers when `gate` lets it."""
+    """Has one effect per key, counts how often it was asked, and takes its time.
+
+    `waits` names what a plan waits for; `lingers` how many seconds a call takes before its effects
+    and how many after them, in which its answer may be lost.
+    """
 
     def __init__(self) -> None:
         self.effects: set[Key] = set()
         self.asked: Counter[Key] = Counter()
         self.waits: Callable[[pb.Plan], asyncio.Event | None] = lambda _: None
+        self.lingers: Callable[[], tuple[float, float]] = lambda: (0.0, 0.0)
 
     async def RunPlans(self, request: pb.RunPlansRequest, context: Any) -> pb.RunPlansResponse:
         results = []
+        before, after = self.lingers()
+        await pass_time(before)
         for plan in request.plans:
             key = (plan.job_name, plan.scope_id, plan.plan_time.ToDatetime(tzinfo=UTC))
             self.asked[key] += 1
@@ -52,12 +59,18 @@ class CountingOwner(JobHandlerServiceServicer):
             results.append(
                 pb.PlanResult(execution_id=plan.execution_id, outcome=pb.PLAN_OUTCOME_SUCCESS)
             )
+        await pass_time(after)
         return pb.RunPlansResponse(results=results)
 
     async def PlanScopes(
         self, request: pb.PlanScopesRequest, context: Any
     ) -> pb.PlanScopesResponse:
         return pb.PlanScopesResponse()
+
+
+async def pass_time(seconds: float) -> None:
+    """Let real time pass: a soak is made of it."""
+    await asyncio.wait({asyncio.get_running_loop().create_future()}, timeout=seconds)
 
 
 class Process:
@@ -102,7 +115,6 @@ class Stage:
         self.owner = CountingOwner()
         self.replicas: list[Process] = []
         self._stack = stack
-        self.never = asyncio.Event()
 
     async def open(self, skews: list[float]) -> None:
         """Start everything; each replica's own clock is wrong by its skew."""
@@ -119,9 +131,8 @@ class Stage:
             self.folder, os.getpid(), f"postgresql://postgres:{password}@{host}"
         )
         cluster = await asyncio.to_thread(session.get)
-        self.database: TestDatabase = await self._stack.enter_async_context(
-            temporary_database(cluster, cluster.template)
-        )
+        # The server is taken away and comes back: no connection is kept for a clean-up.
+        self.database = TestDatabase(cluster, cluster.template, self._stack)
         rpc = grpc.aio.server(options=[("grpc.http2.min_ping_interval_without_data_ms", 5_000)])
         add_JobHandlerServiceServicer_to_server(self.owner, rpc)
         port = rpc.add_insecure_port("127.0.0.1:0")
@@ -133,10 +144,6 @@ class Stage:
         shutil.copy(Path(__file__).with_name("skew.py"), site / "sitecustomize.py")
         for number, skew in enumerate(skews):
             self._add(f"replica-{number}", self._environment(keys, port, site, skew))
-
-    async def pass_time(self, seconds: float) -> None:
-        """Let real time pass: a soak is made of it."""
-        await asyncio.wait({asyncio.ensure_future(self.never.wait())}, timeout=seconds)
 
     def _add(self, name: str, environment: dict[str, str]) -> None:
         replica = Process(name, environment, self.folder / f"{name}.log")

@@ -23,7 +23,7 @@ from pathlib import Path
 
 import pytest
 import pytest_asyncio
-from tests.crash.scheduler.stage import Stage
+from tests.crash.scheduler.stage import Stage, pass_time
 
 from reveille_runtime.db import Database
 from reveille_scheduler.domain.job import CatchUp, Job
@@ -106,19 +106,19 @@ async def torment(stage: Stage, chance: random.Random) -> None:
             await asyncio.to_thread(stage.server.start)
         elif chance.random() < 0.5:
             await replica.end(signal.SIGKILL)
-            await stage.pass_time(chance.uniform(0.0, 1.0))
+            await pass_time(chance.uniform(0.0, 1.0))
             replica.start()
         else:
             replica.send(signal.SIGSTOP)
-            await stage.pass_time(chance.uniform(3.5, 6.0))
+            await pass_time(chance.uniform(3.5, 6.0))
             replica.send(signal.SIGCONT)
-        await stage.pass_time(chance.uniform(0.2, 2.0))
+        await pass_time(chance.uniform(0.2, 2.0))
 
 
 async def outage(stage: Stage) -> None:
     """Two minutes without a database."""
     await asyncio.to_thread(stage.server.stop)
-    await stage.pass_time(OUTAGE_SECONDS)
+    await pass_time(OUTAGE_SECONDS)
     await asyncio.to_thread(stage.server.start)
 
 
@@ -152,6 +152,7 @@ async def test_every_occurrence_ends_once_whatever_happens(
             for number in range(SCOPES)
         ]
     )
+    stage.owner.lingers = lambda: (chance.uniform(0, 0.4), chance.uniform(0, 0.4))
     await torment(stage, chance)
 
     # A slow handler is at work while the database is away; it answers afterwards.
@@ -205,8 +206,13 @@ async def test_every_occurrence_ends_once_whatever_happens(
         newest = max(each.plan_time for each in mine)
         counted = sum(1 + each.collapsed for each in mine)
         assert counted == line.count_between(began, newest, 100_000)
-    repeated = sum(count > 1 for count in stage.owner.asked.values())
-    sys.stdout.write(f"{len(every)} + {len(latest)} occurrences, {repeated} asked more than once\n")
+    rows = every + latest
+    sys.stdout.write(
+        f"{len(every)} + {len(latest)} occurrences;"
+        f" {sum(count > 1 for count in stage.owner.asked.values())} asked more than once,"
+        f" {sum(each.attempt > 1 for each in rows)} in more than one attempt,"
+        f" by {len({each.runner_id for each in rows})} executors\n"
+    )
 
 
 def judge(stage: Stage, rows: list[Execution]) -> None:
