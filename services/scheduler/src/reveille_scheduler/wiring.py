@@ -44,6 +44,7 @@ from reveille_scheduler.usecases.take_over import TakeOver
 from reveille_scheduler.usecases.trace import Tracing
 from reveille_scheduler.workers.executor import Executor
 from reveille_scheduler.workers.own_job import AGAIN_SECONDS, OwnJob
+from reveille_scheduler.workers.patience import patiently
 from reveille_scheduler.workers.planner import Planner
 
 SETTLE_PATIENCE_SECONDS = 900.0
@@ -109,8 +110,8 @@ async def build(app: App[Settings]) -> None:
     app.server.add(add_ExplainServiceServicer_to_server, ExplainServicer(Explain(database)))
     app.works(Background("lease keeper", keeper.run))
     app.works(executor)
-    app.claims(Loop("planner", planner.step, settings.tick_interval))
-    app.claims(Loop("take over", take_over, settings.lease_renewal))
+    app.claims(Loop("planner", patiently("planner", planner.step), settings.tick_interval))
+    app.claims(Loop("take over", patiently("take over", take_over), settings.lease_renewal))
     app.claims(Loop("own job", OwnJob(jobs, scopes), AGAIN_SECONDS))
     app.claims(Loop("scope check", CheckScopes(database), settings.check_interval))
 
