@@ -15,7 +15,12 @@ from reveille_cli.stack.datadir import DataDir
 from reveille_cli.stack.keys import TRUSTED_KEYS, key_file, make_secrets
 from reveille_runtime.access import Actor, CallerKind, Role
 from reveille_runtime.errors import Unauthenticated
-from reveille_runtime.tokens import TokenVerifier, load_trusted_keys
+from reveille_runtime.tokens import (
+    TokenVerifier,
+    generate_key,
+    load_trusted_keys,
+    save_trusted_keys,
+)
 
 WORKSPACE = "0197f3a0-0000-7000-8000-000000000001"
 
@@ -90,7 +95,13 @@ def test_another_key(place: DataDir, tmp_path: Path) -> None:
         (["--ttl", "0"], 2, "invalid_field"),
         (["--ttl", "a day"], 2, "invalid_field"),
         (["--service", "x", "--operator"], 2, "invalid_field"),
-        (["--key-file", "/no/such/key"], 4, "key_missing"),
+        (["--service", "x", "--user", "ann"], 2, "invalid_field"),
+        (["--service", "x", "--workspace", f"{WORKSPACE}=admin"], 2, "invalid_field"),
+        (["--service", "heartbeat"], 2, "invalid_field"),
+        (["--service", "operator"], 2, "invalid_field"),
+        (["--service", ""], 2, "invalid_field"),
+        (["--key-file", "/no/such/key"], 2, "invalid_field"),
+        (["--data-dir", "/no/such/place"], 4, "key_missing"),
     ],
 )
 def test_what_is_refused(place: DataDir, words: list[str], exit_code: int, reason: str) -> None:
@@ -100,3 +111,21 @@ def test_what_is_refused(place: DataDir, words: list[str], exit_code: int, reaso
 
     assert result.exit_code == exit_code
     assert json.loads(result.stdout)["error"]["reason"] == reason
+
+
+def test_a_service_that_this_place_trusts_has_its_own_key(place: DataDir) -> None:
+    keys = load_trusted_keys(place.keys / TRUSTED_KEYS)
+    billing = generate_key(place.root / "billing.pem", "billing")
+    save_trusted_keys(place.keys / TRUSTED_KEYS, [*keys, billing])
+    line = ["tokens", "create", "--data-dir", str(place.root), "--service", "billing"]
+
+    result = CliRunner().invoke(app, line)
+
+    assert result.exit_code == 2
+    assert "billing has a key of its own" in result.stderr
+
+
+def test_the_help_tells_how_long_a_token_really_lives() -> None:
+    result = CliRunner().invoke(app, ["tokens", "create", "--help"], env={"COLUMNS": "200"})
+
+    assert "up to 30 s longer" in result.stdout

@@ -127,6 +127,18 @@ def test_the_verifier_holds_an_issuer_to_its_right(
     assert refusal(verifier, heartbeat.forge()) == "TOKEN_INVALID"
 
 
+def test_nobody_else_speaks_for_a_service_with_a_key(
+    operator: Issuer, heartbeat: Issuer, verifier: TokenVerifier
+) -> None:
+    mine = heartbeat.minter.service_token(now=NOW)
+    forged = operator.minter.mint(CallerKind.SERVICE, "heartbeat", now=NOW)
+    other = operator.minter.mint(CallerKind.SERVICE, "billing", now=NOW)
+
+    assert verifier.verify(mine, now=NOW).subject == "heartbeat"
+    assert refusal(verifier, forged) == "TOKEN_INVALID"
+    assert verifier.verify(other, now=NOW).subject == "billing"
+
+
 def refusal(verifier: TokenVerifier, token: str, now: float = NOW) -> str:
     with pytest.raises(Unauthenticated) as refused:
         verifier.verify(token, now=now)

@@ -2,7 +2,8 @@
 
 A key belongs to one issuer, and an issuer may mint only what `may_mint` allows: the operator's
 key makes tokens for users, services and runtimes; a service's own key makes tokens that stand for
-that service, and heartbeat's also those of runs.
+that service, and heartbeat's also those of runs. Who has a key of its own stands for itself only
+by that key: the operator's makes service tokens for other names.
 """
 
 from __future__ import annotations
@@ -30,6 +31,8 @@ ALGORITHM = "EdDSA"
 OPERATOR_ISSUER = "operator"
 RUN_ISSUER = "heartbeat"
 DEFAULT_LIFETIME = 3600.0
+LEEWAY = 30.0
+"""Seconds that two clocks may differ: so much longer a token is accepted."""
 MAX_TOKEN_LENGTH = 16_384
 
 
@@ -182,12 +185,13 @@ class TokenVerifier:
     """
 
     def __init__(
-        self, trusted: Iterable[TrustedKey], *, leeway: float = 30.0, cache_size: int = 4096
+        self, trusted: Iterable[TrustedKey], *, leeway: float = LEEWAY, cache_size: int = 4096
     ) -> None:
         self._keys = {
             key.kid: (key.issuer, Ed25519PublicKey.from_public_bytes(key.public_key))
             for key in trusted
         }
+        self._issuers = frozenset(issuer for issuer, _ in self._keys.values())
         self._leeway = leeway
         self._cache_size = cache_size
         self._cache: OrderedDict[str, tuple[Actor, float]] = OrderedDict()
@@ -242,6 +246,9 @@ class TokenVerifier:
             raise _invalid("a claim of the token is malformed") from error
         if not may_mint(issuer, actor.kind, actor.subject):
             raise _invalid(f"issuer {issuer} may not vouch for a {actor.kind.value}")
+        # Otherwise one key could speak for every service, and the others would prove nothing.
+        if actor.kind is CallerKind.SERVICE and actor.subject in self._issuers - {issuer}:
+            raise _invalid(f"{actor.subject} vouches for itself, with a key of its own")
         return actor, *times
 
 
