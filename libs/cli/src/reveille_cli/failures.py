@@ -7,7 +7,6 @@ Otherwise stdout stays empty and stderr gets the words.
 
 from __future__ import annotations
 
-import json
 import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -18,6 +17,7 @@ import typer
 from reveille_cli.exits import ExitCode
 from reveille_cli.options import OutputFormat
 from reveille_cli.stack.errors import NotRunning, StackError
+from reveille_cli.terminal import LINES, json_line, visible
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,9 +100,9 @@ def reporting(output: OutputFormat) -> Iterator[None]:
 def report(failure: Failure, output: OutputFormat) -> None:
     """Write a failure and leave with its exit code."""
     if output is OutputFormat.JSON:
-        sys.stdout.write(json.dumps(failure.document(), ensure_ascii=False) + "\n")
+        sys.stdout.write(json_line(failure.document()) + "\n")
     else:
-        sys.stderr.write("\n".join(failure.lines()) + "\n")
+        sys.stderr.write(visible("\n".join(failure.lines()), LINES) + "\n")
     raise typer.Exit(failure.exit_code) from None
 
 

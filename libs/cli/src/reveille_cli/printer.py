@@ -1,28 +1,28 @@
 """The one printer: lists and single things, as a table for people or as JSON for scripts.
 
-Data goes to stdout, messages to stderr; colour only where stdout is a terminal.
+Data goes to stdout, messages to stderr; colour only where stdout is a terminal. Whatever comes
+from outside passes `terminal`, which makes it harmless.
 """
 
 from __future__ import annotations
 
-import io
 import json
 import re
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from google.protobuf.message import Message
-from rich.console import Console, RenderableType
+from rich.console import RenderableType
 from rich.table import Table
 from rich.text import Text
 
 from reveille_cli.jsonform import is_empty, plain
 from reveille_cli.options import OutputFormat
+from reveille_cli.terminal import LINES, cell, draw, json_line, visible
 from reveille_cli.views import COLUMNS, COMPUTED, HEADINGS, STYLES
 
-_PIPE_WIDTH = 1000
-_ID_WIDTH = 36
+_TEXT_WIDTH = 16
 # Values that are objects of their own, not part of what is shown.
 _WHOLE = frozenset({"adapter_config", "result"})
 _FRACTION = re.compile(r"\.\d+(?=Z$)")
@@ -39,101 +39,120 @@ class Printer:
         """Whether stdout is for a script."""
         return self._output is OutputFormat.JSON
 
-    def rows(self, name: str, messages: Sequence[Message], *, next_page_token: str = "") -> None:
-        """Print a list; in JSON under its name, with the token of the next page."""
+    def rows(
+        self, name: str, messages: Sequence[Message], *, next_page_token: str = "", things: str = ""
+    ) -> None:
+        """Print a list; in JSON under its name, with the token of the next page.
+
+        `things` is what people call them, where that is not the name.
+        """
         if self.as_json:
             items = [plain(message) for message in messages]
             self.document({name: items, "next_page_token": next_page_token})
             return
         if not messages:
-            self.note(f"No {name.replace('_', ' ')}.")
+            self.note(f"No {things or name.replace('_', ' ')}.")
             return
-        columns = COLUMNS[messages[0].DESCRIPTOR.full_name]
-        table = grid([_heading(column) for column in columns], ids=_ids_of(columns))
-        for message in messages:
-            values = plain(message)
-            table.add_row(*(_cell(values, column) for column in columns))
-        self.draw(table)
+        kind = messages[0].DESCRIPTOR.full_name
+        columns = COLUMNS[kind]
+        found = [plain(message) for message in messages]
+        rows = [[_cell(values, column) for column in columns] for values in found]
+        self.draw(table_of([_heading(kind, each) for each in columns], rows, fixed=_fixed(columns)))
         if next_page_token:
             self.note(f"There are more: --page-token {next_page_token}, or --limit 0 for all.")
 
-    def one(self, message: Message) -> None:
-        """Print one thing: in a table all its fields that say something."""
+    def one(self, message: Message, *, main: str = "") -> None:
+        """Print one thing: in a table all its fields that say something.
+
+        The fields of the part that `main` names stand among the others, without its name.
+        """
         values = plain(message)
         if self.as_json:
             self.document(values)
             return
-        table = Table.grid(padding=(0, 2))
-        table.add_column(style="bold", no_wrap=True)
-        table.add_column(overflow="fold")
-        for name, value in _flat(values):
-            table.add_row(name, _styled(name, value))
-        if table.row_count:
-            self.draw(table)
+        lifted = values.pop(main, None) if main else None
+        drawn = Table.grid(padding=(0, 2))
+        drawn.add_column(style="bold", no_wrap=True)
+        drawn.add_column(overflow="fold")
+        for name, value in _flat({**(lifted or {}), **values}):
+            drawn.add_row(Text(visible(name)), _styled(name, value, LINES))
+        if drawn.row_count:
+            self.draw(drawn)
 
     def document(self, values: Mapping[str, Any]) -> None:
         """Print a JSON document on one line."""
-        self.text(json.dumps(values, ensure_ascii=False))
+        sys.stdout.write(json_line(values) + "\n")
 
     def text(self, line: str) -> None:
         """Print a line of data."""
-        sys.stdout.write(line + "\n")
+        sys.stdout.write(visible(line) + "\n")
 
     def draw(self, renderable: RenderableType) -> None:
         """Print a table."""
-        if sys.stdout.isatty():
-            Console().print(renderable)
-            return
-        # A pipe has no width: nothing is folded, and lines end where their text ends.
-        drawn = io.StringIO()
-        Console(file=drawn, width=_PIPE_WIDTH, no_color=True).print(renderable)
-        for line in drawn.getvalue().splitlines():
-            self.text(line.rstrip())
+        draw(renderable)
 
     def note(self, line: str) -> None:
         """Say something to the person; scripts are not bothered."""
         if not self.as_json:
-            sys.stderr.write(line + "\n")
+            sys.stderr.write(visible(line, LINES) + "\n")
 
 
-def grid(headings: Sequence[str], *, ids: Sequence[int] = ()) -> Table:
-    """Make an empty table; the columns in `ids` are never folded, so that ids can be copied."""
-    table = Table(box=None, pad_edge=False, header_style="bold", padding=(0, 2, 0, 0))
-    for index, heading in enumerate(headings):
-        if index in ids:
-            table.add_column(heading, no_wrap=True, min_width=_ID_WIDTH)
-        else:
-            table.add_column(heading, overflow="fold")
-    return table
+def table_of(
+    headings: Sequence[str], rows: Iterable[Sequence[Text | str]], *, fixed: Collection[int] = ()
+) -> Table:
+    """Make a table; columns that say nothing are left out, those in `fixed` are never folded.
+
+    Ids are copied and times compared, so both stay whole; what is free text is folded.
+    """
+    cells = [[cell(value) for value in row] for row in rows]
+    drawn = Table(box=None, pad_edge=False, header_style="bold", padding=(0, 2, 0, 0))
+    shown = [
+        index
+        for index in range(len(headings))
+        if index == 0 or any(row[index].plain for row in cells)
+    ]
+    for index in shown:
+        longest = max((row[index].cell_len for row in cells), default=0)
+        least = longest if index in fixed else min(longest, _TEXT_WIDTH)
+        drawn.add_column(
+            Text(headings[index]),
+            overflow="fold",
+            no_wrap=index in fixed,
+            min_width=max(least, len(headings[index])),
+        )
+    for row in cells:
+        drawn.add_row(*(row[index] for index in shown))
+    return drawn
 
 
 def state_text(word: str) -> Text:
     """Return a state in its colour."""
-    return Text(word, style=STYLES.get(word, ""))
+    return Text(visible(word), style=STYLES.get(word, ""))
 
 
-def _heading(column: str) -> str:
-    return HEADINGS.get(column, column).replace("_", " ").upper()
+def _heading(kind: str, column: str) -> str:
+    words = HEADINGS.get(f"{kind}.{column}") or HEADINGS.get(column, column)
+    return words.replace("_", " ").upper()
 
 
-def _ids_of(columns: Sequence[str]) -> list[int]:
+def _fixed(columns: Sequence[str]) -> list[int]:
     return [
         index
         for index, column in enumerate(columns)
-        if column.endswith("_id") and not column.endswith("user_id")
+        if column.endswith("_time") or (column.endswith("_id") and not column.endswith("user_id"))
     ]
 
 
-def _cell(values: Mapping[str, Any], column: str) -> RenderableType:
+def _cell(values: Mapping[str, Any], column: str) -> Text:
     value = COMPUTED[column](values) if column in COMPUTED else values[column]
     words = _words(value)
     # In a list the second is exact enough, and leaves room.
     return _styled(column, _FRACTION.sub("", words) if column.endswith("_time") else words)
 
 
-def _styled(name: str, words: str) -> Text:
+def _styled(name: str, words: str, keep: str = "") -> Text:
     stateful = name.rpartition(".")[2] in {"state", "status", "signature_state"}
-    return state_text(words) if stateful else Text(words)
+    return state_text(words) if stateful else Text(visible(words, keep))
 
 
 def _words(value: Any) -> str:

@@ -17,6 +17,7 @@ from reveille_cli.stack.inspection import DatabaseView, ProcessView, StackView
 from reveille_cli.stack.process import ProcessState, ProcessStatus
 from reveille_cli.stack.record import own_version, process_json
 from reveille_cli.stack.supervisor import Listener
+from reveille_cli.terminal import PlainConsole
 
 _PIPE_WIDTH = 200
 _STYLES: Mapping[ProcessState, str] = {
@@ -94,7 +95,7 @@ class ProgressView(Listener):
 
 def data_console() -> Console:
     """Return the console for stdout: as wide as the terminal, and wide enough in a pipe."""
-    return Console() if sys.stdout.isatty() else Console(width=_PIPE_WIDTH)
+    return PlainConsole() if sys.stdout.isatty() else PlainConsole(width=_PIPE_WIDTH)
 
 
 def endpoints_table(statuses: Sequence[ProcessStatus]) -> RenderableType:

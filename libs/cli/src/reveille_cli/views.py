@@ -78,7 +78,10 @@ COLUMNS: Mapping[str, tuple[str, ...]] = {
     ),
 }
 
+# By the name of a field, or by that of one field of one message.
 HEADINGS: Mapping[str, str] = {
+    "reveille.heartbeat.v1.HeartbeatRun.run_id": "agent_run_id",
+    "reveille.scheduler.v1.Scope.id": "scope_id",
     "create_time": "created",
     "expire_time": "expires",
     "finish_time": "finished",

@@ -16,12 +16,16 @@ from reveille_cli.connection import Client
 from reveille_cli.exits import ExitCode
 from reveille_cli.failures import Failure
 from reveille_cli.options import DEFAULT_DIR, DEFAULT_OUTPUT, DataDirOption, OutputOption
-from reveille_cli.printer import Printer, grid
+from reveille_cli.printer import Printer, table_of
 from reveille_cli.spans import LOST, Node, Span, SpanLink, Trace, read_trace
 from reveille_cli.times import rfc3339
 
 TRACE_ID = re.compile(r"[0-9a-f]{32}")
+# All but the status, which may bring the words of an error.
+_UNFOLDED = (0, 1, 2, 3, 5)
 LINK_KIND = "reveille.link.kind"
+# A service that knows no such id, or takes it for none, leaves the word to the next.
+_PASSED_OVER = frozenset({ExitCode.NOT_FOUND, ExitCode.NOT_ALLOWED, ExitCode.REFUSED})
 # Where an id may lead to a trace: API, RPC, its id field, and the field of the answer.
 _HOLDERS: tuple[tuple[Api, str, str, str], ...] = (
     (AUTOPILOTS, "GetRun", "run_id", "run"),
@@ -37,7 +41,8 @@ def trace(
         str,
         typer.Argument(
             metavar="ID",
-            help="A run, a delivery, an agent run, a wakeup, an execution, or a trace id.",
+            help="A run, a delivery, an agent run, a wakeup, an execution, or a trace id"
+            " (32 hexadecimal digits).",
         ),
     ],
     data_dir: DataDirOption = DEFAULT_DIR,
@@ -66,8 +71,8 @@ def trace(
 
 def find_trace_id(client: Client, some_id: str) -> str:
     """Return the trace an id belongs to, asking the services for what is no trace id itself."""
-    if TRACE_ID.fullmatch(some_id):
-        return some_id
+    if TRACE_ID.fullmatch(some_id.lower()):
+        return some_id.lower()
     missed: Failure | None = None
     for api, rpc, field, answer in _HOLDERS:
         try:
@@ -75,7 +80,7 @@ def find_trace_id(client: Client, some_id: str) -> str:
         except Failure as failure:
             if failure.exit_code is ExitCode.UNAVAILABLE:
                 missed = missed or failure
-            elif failure.exit_code not in {ExitCode.NOT_FOUND, ExitCode.NOT_ALLOWED}:
+            elif failure.exit_code not in _PASSED_OVER:
                 raise
             continue
         trace_id: str = getattr(response, answer).trace_id
@@ -88,6 +93,8 @@ def find_trace_id(client: Client, some_id: str) -> str:
         "not_found",
         f"{some_id} is no run, delivery, agent run, wakeup or execution that you may see",
         ExitCode.NOT_FOUND,
+        hint="give the id of one of these, or a trace id: 32 hexadecimal digits;"
+        " `reveille why` takes any id",
     )
 
 
@@ -101,16 +108,14 @@ def show_trace(found: Trace, printer: Printer) -> None:
             f" {milliseconds(found.end - found.start)}, began {_moment(found.start)}"
         )
     )
-    table = grid(("SPAN", "SERVICE", "START", "TIME", "STATUS", "LINKS"))
-    for guide, node in _lines(found.roots):
-        table.add_row(*_row(guide, node, found))
-    printer.draw(table)
+    headings = ("SPAN", "SERVICE", "START", "TIME", "STATUS", "LINKS")
+    rows = [_row(guide, node, found) for guide, node in _lines(found.roots)]
+    printer.draw(table_of(headings, rows, fixed=_UNFOLDED))
     if found.linked_from:
         printer.text("")
-        table = grid(("LINKED FROM", "SERVICE", "START", "TIME", "STATUS", "TRACE"))
-        for span in found.linked_from:
-            table.add_row(Text(span.name), *_facts(span, found), span.trace_id)
-        printer.draw(table)
+        headings = ("LINKED FROM", "SERVICE", "START", "TIME", "STATUS", "TRACE")
+        rows = [(span.name, *_facts(span, found), span.trace_id) for span in found.linked_from]
+        printer.draw(table_of(headings, rows, fixed=_UNFOLDED))
 
 
 def trace_json(found: Trace) -> dict[str, Any]:

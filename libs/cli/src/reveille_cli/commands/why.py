@@ -14,6 +14,7 @@ from reveille_cli.failures import Failure
 from reveille_cli.findings import Explanation, Found, explain
 from reveille_cli.options import DEFAULT_DIR, DEFAULT_OUTPUT, DataDirOption, OutputOption
 from reveille_cli.printer import Printer, state_text
+from reveille_cli.terminal import LINES, visible
 
 
 def why(
@@ -61,16 +62,16 @@ def explanation_json(found: Explanation) -> dict[str, Any]:
 def show_finding(found: Found, printer: Printer) -> None:
     """Print one finding."""
     values = found.values
-    head = Text(f"{values['time'] or ''}  ").append(values["subject"], style="bold")
-    head.append(f" {values['subject_id']}  ").append(state_text(values["state"]))
+    head = Text(f"{values['time'] or ''}  ").append(visible(values["subject"]), style="bold")
+    head.append(f" {visible(values['subject_id'])}  ").append(state_text(values["state"]))
     if values["reason"]:
-        head.append(f" ({values['reason']})")
+        head.append(visible(f" ({values['reason']})"))
     printer.draw(head)
-    printer.draw(Padding(Text(values["text"]), (0, 0, 0, 4)))
+    printer.draw(Padding(Text(visible(values["text"], LINES)), (0, 0, 0, 4)))
     rows = ", ".join(f"{row['table']} {row['id']}" for row in values["rows"])
-    printer.draw(Padding(Text(f"rows: {rows}", style="dim"), (0, 0, 0, 4)))
+    printer.draw(Padding(Text(visible(f"rows: {rows}"), style="dim"), (0, 0, 0, 4)))
     if values["command"]:
-        printer.draw(Padding(Text(f"next: {values['command']}"), (0, 0, 0, 4)))
+        printer.draw(Padding(Text(visible(f"next: {values['command']}")), (0, 0, 0, 4)))
 
 
 def _say_limits(found: Explanation, printer: Printer) -> None:

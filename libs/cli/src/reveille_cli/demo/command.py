@@ -29,6 +29,7 @@ from reveille_cli.stack.compose import find_compose_file
 from reveille_cli.stack.datadir import DataDir
 from reveille_cli.stack.supervisor import StackOptions, Supervisor
 from reveille_cli.stackview import ProgressView
+from reveille_cli.terminal import PlainConsole
 
 _PREFIX = "reveille-demo-"
 
@@ -40,7 +41,7 @@ def demo(output: OutputOption = DEFAULT_OUTPUT) -> None:
     a minute and a half, since a cron schedule fires at a full minute. Exits with 0 only if
     everything it shows was checked and held; otherwise the directory stays, with every log.
     """
-    messages = Console(stderr=True)
+    messages = PlainConsole(stderr=True)
     with reporting(output):
         compose_file = find_compose_file(Path.cwd())
         examples = Examples.beside(compose_file)
@@ -127,7 +128,6 @@ def _own_directory(messages: Console) -> Iterator[Path]:
         messages.print(
             f"Everything the demo saw stays in {folder}: logs/ has the output of each service,"
             " otlp/ the traces.",
-            highlight=False,
             soft_wrap=True,
         )
         raise

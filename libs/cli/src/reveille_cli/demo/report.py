@@ -20,7 +20,7 @@ from reveille_cli.demo.github import HookAnswer, masked
 from reveille_cli.demo.stage import CRON, Stage
 from reveille_cli.demo.story import RunStory, Story
 from reveille_cli.jsonform import plain
-from reveille_cli.printer import Printer, grid, state_text
+from reveille_cli.printer import Printer, state_text, table_of
 
 
 def report_story(story: Story, printer: Printer) -> None:
@@ -90,7 +90,7 @@ def document(story: Story, checks: Sequence[Check]) -> dict[str, Any]:
 
 
 def _came_in(story: Story) -> Table:
-    table = grid(["TIME (UTC)", "WHAT", "ANSWER", "TOOK"])
+    rows: list[tuple[Text | str, ...]] = []
     posts, delivery, rejected = story.posts, story.delivery, story.rejected
     hook = masked(urlsplit(story.stage.hook_url).path)
     for when, what, answer in (
@@ -102,22 +102,23 @@ def _came_in(story: Story) -> Table:
         (delivery and delivery.last_receive_time, "the same request again", posts.again),
         (rejected and rejected.receive_time, "the same body, signature forged", posts.forged),
     ):
-        table.add_row(_clock(when), what, _answer(answer), f"{answer.seconds * 1000:.0f} ms")
-    table.add_row(_clock(story.manual.run.create_time), "RunAutopilot, called by a person", "", "")
+        rows.append((_clock(when), what, _answer(answer), f"{answer.seconds * 1000:.0f} ms"))
+    rows.append((_clock(story.manual.run.create_time), "RunAutopilot, called by a person", "", ""))
     if (execution := story.execution) is not None:
-        table.add_row(
-            _clock(execution.plan_time),
-            f"cron “{CRON}” (UTC)",
-            state_text(_word(execution, "state")),
-            _took(execution.start_time, execution.finish_time),
+        rows.append(
+            (
+                _clock(execution.plan_time),
+                f"cron “{CRON}” (UTC)",
+                state_text(_word(execution, "state")),
+                _took(execution.start_time, execution.finish_time),
+            )
         )
-    return table
+    return table_of(["TIME (UTC)", "WHAT", "ANSWER", "TOOK"], rows)
 
 
 def _ran(story: Story) -> Table:
-    table = grid(["SET OFF BY", "RULE", "MODE", "AGENT", "OUTCOME", "TOOK", "ISSUE"])
-    for seen in runs_of(story):
-        table.add_row(
+    rows = [
+        (
             _word(seen.run, "source"),
             _rule(story.stage, seen.run.autopilot_id).title,
             _word(seen.run, "execution_mode"),
@@ -126,7 +127,9 @@ def _ran(story: Story) -> Table:
             _took(seen.run.create_time, seen.run.finish_time),
             f"{seen.issue.identifier} {_word(seen.issue, 'status')}" if seen.issue else "",
         )
-    return table
+        for seen in runs_of(story)
+    ]
+    return table_of(["SET OFF BY", "RULE", "MODE", "AGENT", "OUTCOME", "TOOK", "ISSUE"], rows)
 
 
 def _said(stage: Stage, seen: RunStory) -> Iterator[str]:
@@ -140,22 +143,26 @@ def _said(stage: Stage, seen: RunStory) -> Iterator[str]:
 
 
 def _attribution(story: Story) -> Table:
-    table = grid(["SET OFF BY", "PUBLISHED BY", "STARTED BY", "ANSWERS", "BECAUSE", "RULE VERSION"])
+    rows = []
     publishers: Mapping[str, str] = {
         each.trigger_id: each.publisher_user_id
         for each in (story.stage.webhook, story.stage.schedule)
     }
     for seen in runs_of(story):
         rule = _rule(story.stage, seen.run.autopilot_id)
-        table.add_row(
-            _word(seen.run, "source"),
-            publishers.get(seen.run.trigger_id, rule.creator_user_id),
-            seen.run.originator_user_id or "nobody",
-            seen.run.accountable_user_id,
-            _word(seen.run, "attribution_source"),
-            seen.run.rule_version_id,
+        rows.append(
+            (
+                _word(seen.run, "source"),
+                publishers.get(seen.run.trigger_id, rule.creator_user_id),
+                seen.run.originator_user_id or "nobody",
+                seen.run.accountable_user_id,
+                _word(seen.run, "attribution_source"),
+                seen.run.rule_version_id,
+            )
         )
-    return table
+    return table_of(
+        ["SET OFF BY", "PUBLISHED BY", "STARTED BY", "ANSWERS", "BECAUSE", "RULE VERSION"], rows
+    )
 
 
 def _rule(stage: Stage, autopilot_id: str) -> Autopilot:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterator
 from enum import StrEnum
 from threading import Event
@@ -17,6 +16,7 @@ from reveille_cli.connection import Client
 from reveille_cli.declare import Noun, Verb
 from reveille_cli.nouns.shared import WORKSPACE, in_states, only_of, the
 from reveille_cli.options import DEFAULT_DIR, DEFAULT_OUTPUT, DataDirOption, OutputOption
+from reveille_cli.terminal import pour
 
 _PIECE = 1024 * 1024
 POLL = 0.5
@@ -62,16 +62,17 @@ def logs(
     data_dir: DataDirOption = DEFAULT_DIR,
     output: OutputOption = DEFAULT_OUTPUT,
 ) -> None:
-    """Print an attempt's output, byte for byte; in JSON as one text."""
+    """Print an attempt's output, into a pipe byte for byte; in JSON as one text.
+
+    On a terminal, control characters are shown and not sent.
+    """
     with session(data_dir, output) as (client, printer):
         pieces = read_log(client, run_id, stream, follow=follow)
         if printer.as_json:
             text = b"".join(pieces).decode(errors="replace")
             printer.document({"run_id": run_id, "stream": stream, "text": text})
             return
-        for piece in pieces:
-            sys.stdout.buffer.write(piece)
-            sys.stdout.flush()
+        pour(pieces)
 
 
 NOUN = Noun(

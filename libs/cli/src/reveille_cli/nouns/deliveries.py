@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import base64
-import sys
 from typing import Annotated
 
 import typer
@@ -13,6 +12,7 @@ from reveille_cli.build import session
 from reveille_cli.declare import Noun, Verb
 from reveille_cli.nouns.shared import WORKSPACE, in_states, only_of, the
 from reveille_cli.options import DEFAULT_DIR, DEFAULT_OUTPUT, DataDirOption, OutputOption
+from reveille_cli.terminal import pour
 
 
 def body(
@@ -20,14 +20,15 @@ def body(
     data_dir: DataDirOption = DEFAULT_DIR,
     output: OutputOption = DEFAULT_OUTPUT,
 ) -> None:
-    """Print a delivery's body byte for byte as it came; in JSON as text, or in base64."""
+    """Print a delivery's body as it came, into a pipe byte for byte; in JSON as text or base64.
+
+    On a terminal, control characters are shown and not sent.
+    """
     with session(data_dir, output) as (client, printer):
         request = DELIVERIES.request("GetDeliveryBody", delivery_id=delivery_id)
         pieces = client.stream(DELIVERIES, "GetDeliveryBody", request)
         if not printer.as_json:
-            for piece in pieces:
-                sys.stdout.buffer.write(piece.chunk)
-            sys.stdout.flush()
+            pour(piece.chunk for piece in pieces)
             return
         whole = b"".join(piece.chunk for piece in pieces)
         document: dict[str, object] = {"delivery_id": delivery_id, "body_bytes": len(whole)}
