@@ -17,7 +17,6 @@ from pydantic_settings import BaseSettings
 from reveille_cli.stack.compose import Compose, read_compose
 from reveille_cli.stack.datadir import DataDir
 from reveille_cli.stack.keys import ISSUERS, make_secrets
-from reveille_cli.stack.ports import port_variable
 from reveille_runtime.migrate import MigrateSettings
 from reveille_runtime.roles import MIGRATOR
 from reveille_runtime.schemas import discover_schemas
@@ -156,7 +155,7 @@ def test_published_ports_are_those_of_the_design_and_can_be_changed() -> None:
         "heartbeat": [50054],
     }
     changed = {
-        port_variable(service, port.host): str(port.host + 1000)
+        port.variable: str(port.host + 1000)
         for service in compose().services.values()
         for port in service.ports
     }

@@ -31,6 +31,7 @@ class Recorder(Listener):
     def __init__(self) -> None:
         self.notes: list[str] = []
         self.states: list[tuple[str, ProcessState]] = []
+        self.waits: list[tuple[str, str]] = []
         self.failures: dict[str, list[str]] = {}
 
     def note(self, text: str) -> None:
@@ -38,6 +39,9 @@ class Recorder(Listener):
 
     def changed(self, status: ProcessStatus) -> None:
         self.states.append((status.name, status.state))
+
+    def waiting(self, status: ProcessStatus, reason: str, seconds: int) -> None:
+        self.waits.append((status.name, reason))
 
     def failed(self, status: ProcessStatus, tail: list[str]) -> None:
         self.failures[status.name] = tail

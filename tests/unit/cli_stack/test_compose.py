@@ -50,7 +50,7 @@ def test_one_service_in_all_its_parts(tmp_path: Path) -> None:
 
     assert service.command == ("python", "-m", "one", "two words")
     assert service.environment == {"FROM_FILE": "1", "BOTH": "own", "TRUE": "true", "NUMBER": "5"}
-    assert service.ports == (PublishedPort(80, 8080), PublishedPort(81, 8081))
+    assert service.ports == (PublishedPort(80, 8080, "PORT"), PublishedPort(81, 8081))
     key = tmp_path / "secrets" / "key.pem"
     assert service.secrets == {"/run/secrets/key": key, "/run/secrets/other": key}
     assert service.volumes == {"/var/data": "data", "/here": "./here"}

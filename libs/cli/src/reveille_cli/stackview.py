@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import sys
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
+from datetime import UTC, datetime
 from types import TracebackType
 
 from rich.console import Console, Group, RenderableType
@@ -12,14 +12,13 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
-from reveille_cli.stack.background import LogListener
 from reveille_cli.stack.inspection import DatabaseView, ProcessView, StackView
-from reveille_cli.stack.process import ProcessState, ProcessStatus
-from reveille_cli.stack.record import own_version, process_json
-from reveille_cli.stack.supervisor import Listener
+from reveille_cli.stack.listener import Listener, LogListener, waiting_text
+from reveille_cli.stack.process import ProcessState, ProcessStatus, signal_name
+from reveille_cli.stack.record import Record, own_version, process_json
 from reveille_cli.terminal import PlainConsole
+from reveille_cli.times import rfc3339
 
-_PIPE_WIDTH = 200
 _STYLES: Mapping[ProcessState, str] = {
     ProcessState.WAITING: "dim",
     ProcessState.STARTING: "yellow",
@@ -38,6 +37,7 @@ class ProgressView(Listener):
         self._console = console
         self._lines = LogListener(lambda line: console.print(Text(line), soft_wrap=True))
         self._statuses: dict[str, ProcessStatus] = {}
+        self._waits: dict[str, str] = {}
         self._lock = threading.Lock()
         self._live: Live | None = None
 
@@ -74,8 +74,16 @@ class ProgressView(Listener):
         """Show a state."""
         with self._lock:
             self._statuses[status.name] = status
+            self._waits.pop(status.name, None)
         if self._live is None:
             self._lines.changed(status)
+
+    def waiting(self, status: ProcessStatus, reason: str, seconds: int) -> None:
+        """Show what a process waits for."""
+        with self._lock:
+            self._waits[status.name] = waiting_text(status.name, reason, seconds)
+        if self._live is None:
+            self._lines.waiting(status, reason, seconds)
 
     def failed(self, status: ProcessStatus, tail: list[str]) -> None:
         """Show why a process ended."""
@@ -90,20 +98,22 @@ class ProgressView(Listener):
                     Text(status.state, style=_STYLES[status.state]),
                     _addresses(status),
                 )
-        return table
+            return Group(table, *(Text(line, style="yellow") for line in self._waits.values()))
 
 
-def data_console() -> Console:
-    """Return the console for stdout: as wide as the terminal, and wide enough in a pipe."""
-    return PlainConsole() if sys.stdout.isatty() else PlainConsole(width=_PIPE_WIDTH)
+def message_console() -> Console:
+    """Return the console for stderr."""
+    return PlainConsole(stderr=True, soft_wrap=True)
 
 
-def endpoints_table(statuses: Sequence[ProcessStatus]) -> RenderableType:
-    """Return where the services listen."""
+def endpoints_table(record: Record) -> RenderableType:
+    """Return where the services listen, and where webhooks go."""
     table = Table.grid(padding=(0, 2))
-    for status in statuses:
+    for status in record.processes:
         if status.addresses:
             table.add_row(status.name, _addresses(status))
+    if record.hooks_url:
+        table.add_row("webhooks", f"{record.hooks_url}TOKEN")
     return table
 
 
@@ -120,10 +130,12 @@ def stack_table(view: StackView) -> RenderableType:
             process.health or "",
             str(status.pid) if process.alive else "",
             _duration(process.uptime),
-            "" if status.exit_code is None else str(status.exit_code),
+            _exit(status.exit_code),
             _addresses(status),
         )
     parts: list[RenderableType] = [table]
+    if view.running and view.record.hooks_url:
+        parts.append(Text(f"webhooks {view.record.hooks_url}TOKEN"))
     if view.database is not None:
         parts.append(Text(_database_line(view.database)))
         parts.extend(Text(f"warning: {line}", style="yellow") for line in view.database.warnings)
@@ -139,8 +151,11 @@ def stack_json(view: StackView) -> dict[str, object]:
         "phase": view.record.phase,
         "supervisor_pid": view.record.supervisor.pid if view.running else None,
         "compose_file": view.record.compose_file,
-        "started_at": view.record.started_at,
+        "started_at": _moment(view.record.started_at),
+        "died": view.died,
         "leftovers": view.leftovers,
+        "agents": view.agents,
+        "hooks_url": view.record.hooks_url if view.running else "",
         "database": None
         if view.database is None
         else {
@@ -148,16 +163,41 @@ def stack_json(view: StackView) -> dict[str, object]:
             "problem": view.database.problem,
             "warnings": list(view.database.warnings),
         },
-        "processes": [
-            {
-                **process_json(process.status),
-                "pid": process.status.pid if process.alive else None,
-                "health": process.health,
-                "uptime": process.uptime,
-            }
-            for process in view.processes
-        ],
+        "processes": [_process_json(process) for process in view.processes],
     }
+
+
+def agents_text(count: int) -> str:
+    """Say that agents go on without their stack."""
+    agents, it = (
+        ("1 agent still runs", "it") if count == 1 else (f"{count} agents still run", "them")
+    )
+    return f"{agents}; the next `reveille up` takes {it} over."
+
+
+def _process_json(process: ProcessView) -> dict[str, object]:
+    status = process.status
+    shown = process_json(status)
+    # With its start time it tells whose a pid is; to a reader the pid says enough.
+    del shown["identity"]
+    return {
+        **shown,
+        "state": _state(process),
+        "started_at": _moment(status.started_at),
+        "pid": status.pid if process.alive else None,
+        "health": process.health,
+        "uptime": process.uptime,
+    }
+
+
+def _moment(seconds: float | None) -> str | None:
+    return None if seconds is None else rfc3339(datetime.fromtimestamp(seconds, UTC))
+
+
+def _exit(code: int | None) -> str:
+    if code is None:
+        return ""
+    return str(code) if code >= 0 else f"killed ({signal_name(-code)})"
 
 
 def _state(process: ProcessView) -> str:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -13,6 +12,7 @@ import typer
 from rich.console import Console
 
 from reveille_cli.exits import ExitCode
+from reveille_cli.failures import Failure, report
 from reveille_cli.options import (
     DEFAULT_DIR,
     DEFAULT_OUTPUT,
@@ -24,19 +24,23 @@ from reveille_cli.stack.background import run_until_stopped, start_in_background
 from reveille_cli.stack.compose import find_compose_file
 from reveille_cli.stack.datadir import DataDir
 from reveille_cli.stack.errors import ComposeInvalid, NotRunning, StackError
-from reveille_cli.stack.inspection import inspect
+from reveille_cli.stack.inspection import StackView, inspect
 from reveille_cli.stack.keys import make_secrets
+from reveille_cli.stack.leftovers import count_agents
+from reveille_cli.stack.options import StackOptions
 from reveille_cli.stack.process import ProcessStatus
 from reveille_cli.stack.record import own_version, read_endpoints, read_record
 from reveille_cli.stack.shutdown import shut_down
-from reveille_cli.stack.supervisor import StackOptions, Supervisor
+from reveille_cli.stack.supervisor import Supervisor
 from reveille_cli.stackview import (
     ProgressView,
-    data_console,
+    agents_text,
     endpoints_table,
+    message_console,
     stack_json,
     stack_table,
 )
+from reveille_cli.terminal import draw, json_line
 
 DATABASE_VARIABLE = "REVEILLE_DATABASE_URL"
 
@@ -50,7 +54,10 @@ def up(
         bool, typer.Option("--detach", "-d", help="Return once the stack is up.")
     ] = False,
     free_ports: Annotated[
-        bool, typer.Option("--free-ports", help="Listen on free ports, not the published ones.")
+        bool,
+        typer.Option(
+            "--free-ports", help="Listen on free ports: the first time any, then the same."
+        ),
     ] = False,
     scale: Annotated[
         list[str] | None,
@@ -64,8 +71,8 @@ def up(
     Nothing is restarted: a service that ends is reported, and the others go on. Ctrl-C stops
     everything; the exit code is then 1 if any process had failed.
     """
-    messages = Console(stderr=True)
-    with _errors(messages, output):
+    messages = message_console()
+    with _errors(output):
         options = StackOptions(
             compose_file=(file or find_compose_file(Path.cwd())).absolute(),
             data_dir=DataDir.at(data_dir).root,
@@ -75,7 +82,12 @@ def up(
         )
         with ProgressView(messages) as view:
             if detach:
-                not_ready = start_in_background(options, view)
+                try:
+                    not_ready = start_in_background(options, view)
+                except KeyboardInterrupt:
+                    view.settle()
+                    _say_down(messages, DataDir.at(data_dir))
+                    raise typer.Exit(ExitCode.INTERRUPTED) from None
                 view.settle()
                 _say_up(messages, output, options.data_dir, not_ready)
                 raise typer.Exit(ExitCode.FAILED if not_ready else ExitCode.OK)
@@ -87,18 +99,20 @@ def up(
                 messages.print("Press Ctrl-C to stop.")
 
             healthy = run_until_stopped(supervisor, say_up)
+        _say_down(messages, supervisor.data_dir)
     raise typer.Exit(ExitCode.OK if healthy else ExitCode.FAILED)
 
 
 def down(data_dir: DataDirOption = DEFAULT_DIR, output: OutputOption = DEFAULT_OUTPUT) -> None:
     """Stop the stack of a data directory; the data stays."""
-    messages = Console(stderr=True)
-    with _errors(messages, output):
+    messages = message_console()
+    with _errors(output):
         place = DataDir.at(data_dir)
-        shut_down(place, lambda line: messages.print(line, highlight=False))
-        messages.print(f"The stack on {place.root} is down.", highlight=False, soft_wrap=True)
+        shut_down(place, messages.print)
+        agents = _say_down(messages, place)
         if output is OutputFormat.JSON:
-            typer.echo(json.dumps({"data_dir": str(place.root), "running": False}))
+            document = {"data_dir": str(place.root), "running": False, "agents": agents}
+            typer.echo(json_line(document))
 
 
 def status(data_dir: DataDirOption = DEFAULT_DIR, output: OutputOption = DEFAULT_OUTPUT) -> None:
@@ -106,64 +120,48 @@ def status(data_dir: DataDirOption = DEFAULT_DIR, output: OutputOption = DEFAULT
 
     Exits with 0 when everything is ready, 1 when something is not, 3 when no stack runs.
     """
-    messages = Console(stderr=True)
-    with _errors(messages, output):
+    messages = message_console()
+    with _errors(output):
         place = DataDir.at(data_dir)
         view = inspect(place)
         if view is None:
-            raise NotRunning(f"no stack has run on {place.root}", hint="start one with reveille up")
+            raise NotRunning.on(place.root)
         if output is OutputFormat.JSON:
-            typer.echo(json.dumps(stack_json(view)))
+            typer.echo(json_line(stack_json(view)))
         else:
-            data_console().print(stack_table(view))
+            draw(stack_table(view))
         if not view.running:
-            if view.leftovers:
-                messages.print(
-                    f"The supervisor was killed and left {view.leftovers} processes behind. "
-                    "`reveille down` stops them; so does the next `reveille up`."
-                )
-            else:
-                messages.print(f"No stack runs on {place.root}.", soft_wrap=True)
+            _say_not_running(messages, place, view)
             raise typer.Exit(ExitCode.NOT_RUNNING)
     raise typer.Exit(ExitCode.OK if view.is_good else ExitCode.FAILED)
 
 
 def keys(data_dir: DataDirOption = DEFAULT_DIR, output: OutputOption = DEFAULT_OUTPUT) -> None:
     """Make the secrets that docker-compose.yml mounts, without starting anything."""
-    messages = Console(stderr=True)
-    with _errors(messages, output):
+    with _errors(output):
         place = DataDir.at(data_dir)
         place.prepare()
         make_secrets(place)
         if output is OutputFormat.JSON:
-            typer.echo(json.dumps({"keys": str(place.keys)}))
+            typer.echo(json_line({"keys": str(place.keys)}))
         else:
             typer.echo(place.keys)
 
 
 @contextmanager
-def _errors(messages: Console, output: OutputFormat) -> Iterator[None]:
-    """Turn an error of the stack into a message, its JSON form and an exit code."""
+def _errors(output: OutputFormat) -> Iterator[None]:
+    """Turn an error of the stack into its written form and an exit code."""
     try:
         yield
     except StackError as error:
-        messages.print(f"error: {error.message}", highlight=False, markup=False, soft_wrap=True)
-        if error.hint:
-            messages.print(error.hint, highlight=False, markup=False, soft_wrap=True)
-        if output is OutputFormat.JSON:
-            typer.echo(json.dumps({"error": {"reason": error.reason, "message": error.message}}))
-        raise typer.Exit(_exit_code(error)) from None
-
-
-def _exit_code(error: StackError) -> ExitCode:
-    if isinstance(error, NotRunning):
-        return ExitCode.NOT_RUNNING
-    return ExitCode.REFUSED if isinstance(error, ComposeInvalid) else ExitCode.FAILED
+        # A person has seen the details as they happened; a script has this alone.
+        message = str(error) if output is OutputFormat.JSON else error.message
+        report(Failure(error.reason, message, error.exit_code, hint=error.hint), output)
 
 
 def _scale(text: str) -> tuple[str, int]:
     service, separator, count = text.partition("=")
-    if not separator or not count.isdigit():
+    if not separator or not (count.isascii() and count.isdigit()):
         raise ComposeInvalid(f"--scale {text} must be SERVICE=N")
     return service, int(count)
 
@@ -172,23 +170,43 @@ def _say_up(
     messages: Console, output: OutputFormat, data_dir: Path, not_ready: Sequence[ProcessStatus]
 ) -> None:
     place = DataDir.at(data_dir)
+    record = read_record(place)
     if output is OutputFormat.JSON:
         document = {
             "reveille": own_version(),
             "data_dir": str(place.root),
             "services": read_endpoints(place),
+            "hooks_url": record.hooks_url if record else "",
             "not_ready": [status.name for status in not_ready],
         }
-        typer.echo(json.dumps(document))
+        typer.echo(json_line(document))
     else:
-        record = read_record(place)
         missing = ", ".join(status.name for status in not_ready)
         state = f"is up without {missing}" if missing else "is up"
-        messages.print(f"Reveille {state} on {place.root}", highlight=False, soft_wrap=True)
-        data_console().print(endpoints_table(record.processes if record else ()))
+        messages.print(f"Reveille {state} on {place.root}")
+        if record is not None:
+            draw(endpoints_table(record))
     for status in not_ready:
+        messages.print(f"Not ready: {status.name} ({status.state}); its log is {status.log}")
+
+
+def _say_down(messages: Console, place: DataDir) -> int:
+    """Say that the stack is down, and what goes on without it; return the number of agents."""
+    messages.print(f"The stack on {place.root} is down.")
+    agents = count_agents(place)
+    if agents:
+        messages.print(agents_text(agents))
+    return agents
+
+
+def _say_not_running(messages: Console, place: DataDir, view: StackView) -> None:
+    if view.died:
+        left = f", leaving {view.leftovers} processes behind" if view.leftovers else ""
         messages.print(
-            f"Not ready: {status.name} ({status.state}); its log is {status.log}",
-            highlight=False,
-            soft_wrap=True,
+            f"The supervisor (pid {view.record.supervisor.pid}) died without stopping the stack"
+            f"{left}. `reveille up` starts it again, `reveille down` tidies up."
         )
+    else:
+        messages.print(f"No stack runs on {place.root}.")
+    if view.agents:
+        messages.print(agents_text(view.agents))

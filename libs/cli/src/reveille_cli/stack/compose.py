@@ -19,10 +19,11 @@ import yaml
 from dotenv import dotenv_values
 
 from reveille_cli.stack.errors import ComposeInvalid
-from reveille_cli.stack.interpolate import interpolate
+from reveille_cli.stack.interpolate import interpolate, variables_in
 
 COMPOSE_FILE = "docker-compose.yml"
 SECRETS_ROOT = "/run/secrets"
+_LAST_PORT = 65_535
 _DURATION_PART = re.compile(r"(\d+(?:\.\d+)?)(ms|s|m|h)")
 _SECONDS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0}
 
@@ -41,6 +42,8 @@ class PublishedPort:
 
     host: int
     container: int
+    variable: str = ""
+    """The variable with which the file lets the port of this machine be changed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,10 +137,11 @@ def read_compose(path: Path, variables: Mapping[str, str]) -> Compose:
     tree = _interpolated(document, known)
     files = _secret_files(tree.get("secrets") or {}, path.parent)
     services = {
-        name: _service(name, body, files, path.parent)
+        name: _service(name, body, document["services"][name], files, path.parent)
         for name, body in tree["services"].items()
         if not body.get("profiles")
     }
+    _refuse_shared_ports(services.values())
     return Compose(path=path, services=services, order=_order(services))
 
 
@@ -172,8 +176,25 @@ def _secret_files(body: Mapping[str, Any], folder: Path) -> dict[str, Path]:
     return files
 
 
+def _refuse_shared_ports(services: Iterable[Service]) -> None:
+    taken: dict[int, str] = {}
+    for service in services:
+        for port in service.ports:
+            who = f"{service.name} ({port.variable})" if port.variable else service.name
+            other = taken.setdefault(port.host, who)
+            if other is not who:
+                raise ComposeInvalid(
+                    f"{other} and {who} both want port {port.host}",
+                    hint="give each a port of its own",
+                )
+
+
 def _service(
-    name: str, body: Mapping[str, Any], files: Mapping[str, Path], folder: Path
+    name: str,
+    body: Mapping[str, Any],
+    written: Mapping[str, Any],
+    files: Mapping[str, Path],
+    folder: Path,
 ) -> Service:
     return Service(
         name=name,
@@ -181,7 +202,10 @@ def _service(
         command=_words(body.get("command")),
         environment=_environment(name, body, folder),
         depends_on=_depends_on(name, body.get("depends_on") or {}),
-        ports=tuple(_port(name, item) for item in body.get("ports") or ()),
+        ports=tuple(
+            _port(name, item, raw)
+            for item, raw in zip(body.get("ports") or (), written.get("ports") or (), strict=True)
+        ),
         secrets=dict(_secrets(name, body.get("secrets") or (), files)),
         volumes=dict(_volumes(name, body.get("volumes") or ())),
         stop_grace=_seconds(name, body.get("stop_grace_period", "10s")),
@@ -232,17 +256,31 @@ def _depends_on(name: str, body: Any) -> dict[str, Condition]:
         ) from None
 
 
-def _port(name: str, item: Any) -> PublishedPort:
-    try:
-        if isinstance(item, dict):
-            return PublishedPort(host=int(item["published"]), container=int(item["target"]))
-        parts = str(item).removesuffix("/tcp").split(":")
-        return PublishedPort(host=int(parts[-2]), container=int(parts[-1]))
-    except (KeyError, ValueError, IndexError):
+def _port(name: str, item: Any, written: Any) -> PublishedPort:
+    """Read one port; `written` is the same before its variables were replaced."""
+    if isinstance(item, dict):
+        host, container = str(item.get("published", "")), str(item.get("target", ""))
+        variables = variables_in(str(written.get("published", "")))
+    else:
+        parts = ["", "", *str(item).removesuffix("/tcp").split(":")]
+        host, container = parts[-2], parts[-1]
+        variables = variables_in(str(written).rpartition(":")[0])
+    variable = variables[-1] if variables else ""
+    if variable and not _is_port(host):
+        raise ComposeInvalid(
+            f"{variable}={host} is no port for {name}: it must be a number from 1 to {_LAST_PORT}",
+            hint=f"unset {variable} for the usual port",
+        )
+    if not _is_port(host) or not _is_port(container):
         raise ComposeInvalid(
             f"{name} publishes {item!r}, which names no fixed port of this machine",
-            hint="write it as 127.0.0.1:HOST:CONTAINER",
-        ) from None
+            hint=f"write it as 127.0.0.1:HOST:CONTAINER, each from 1 to {_LAST_PORT}",
+        )
+    return PublishedPort(host=int(host), container=int(container), variable=variable)
+
+
+def _is_port(text: str) -> bool:
+    return text.isascii() and text.isdigit() and 1 <= int(text[:6]) <= _LAST_PORT
 
 
 def _secrets(

@@ -30,6 +30,8 @@ class EmbeddedDatabase:
         verb = "starting" if self._exists else "creating"
         return f"{verb} the embedded PostgreSQL"
 
+    farewell = "stopping the embedded PostgreSQL"
+
     def start(self) -> None:
         """Bring it up."""
         self._server.start()
@@ -51,6 +53,7 @@ class NamedDatabase:
     """A server that the operator names by an administrator's URL; never ours to stop."""
 
     intention = "using the PostgreSQL of REVEILLE_DATABASE_URL"
+    farewell = ""
 
     def __init__(self, url: str, data_dir: DataDir) -> None:
         self._url = url

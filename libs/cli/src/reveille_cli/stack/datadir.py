@@ -7,7 +7,8 @@ logs/<name>.log   output of one process
 otlp/             telemetry as OTLP JSON lines
 endpoints.json    where the services listen; holds no secret
 supervisor.json   who runs this stack and what became of its processes
-supervisor.lock   held for as long as a supervisor lives
+supervisor.lock   held for as long as a supervisor lives; says which
+ports.json        the free ports that were given out, for the next time
 """
 
 from __future__ import annotations
@@ -83,9 +84,21 @@ class DataDir:
         """File whose lock a supervisor holds."""
         return self.root / "supervisor.lock"
 
+    @property
+    def ports(self) -> Path:
+        """File that remembers free ports."""
+        return self.root / "ports.json"
+
     def log(self, process: str) -> Path:
         """Name the output file of one process."""
         return self.logs / f"{process}.log"
+
+    def begin_log(self, process: str) -> Path:
+        """Make room for a new log, keeping the one of the run before."""
+        log = self.log(process)
+        if log.exists():
+            log.replace(log.with_suffix(".log.1"))
+        return log
 
     def volume(self, name: str) -> Path:
         """Name the folder that stands for a named volume."""

@@ -11,7 +11,7 @@ import asyncpg
 
 from reveille_cli.stack.datadir import DataDir
 from reveille_cli.stack.health import Health, probe
-from reveille_cli.stack.leftovers import find_leftovers
+from reveille_cli.stack.leftovers import count_agents, find_leftovers
 from reveille_cli.stack.localize import DatabaseAddress
 from reveille_cli.stack.lock import is_locked
 from reveille_cli.stack.process import RUNNING, ProcessState, ProcessStatus
@@ -58,6 +58,12 @@ class StackView:
     processes: tuple[ProcessView, ...]
     database: DatabaseView | None
     leftovers: int
+    agents: int
+
+    @property
+    def died(self) -> bool:
+        """Whether its supervisor ended without stopping it."""
+        return not self.running and self.record.phase is not Phase.STOPPED
 
     @property
     def is_good(self) -> bool:
@@ -84,6 +90,7 @@ def inspect(data_dir: DataDir) -> StackView | None:
         processes=tuple(_process(status) for status in record.processes),
         database=_database(database) if database else None,
         leftovers=0 if running else len(find_leftovers(data_dir)),
+        agents=count_agents(data_dir),
     )
 
 

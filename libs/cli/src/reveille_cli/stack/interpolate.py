@@ -36,6 +36,22 @@ def interpolate(text: str, variables: Mapping[str, str]) -> str:
     return "".join(out)
 
 
+def variables_in(text: str) -> list[str]:
+    """Return the variables that stand directly in the text, not those of their defaults."""
+    found: list[str] = []
+    position = 0
+    while (dollar := text.find("$", position)) >= 0:
+        braced = text.startswith("${", dollar)
+        match = _NAME.match(text, dollar + 2 if braced else dollar + 1)
+        if match is None:
+            # `$$`, or what `interpolate` refuses.
+            position = dollar + 2
+            continue
+        found.append(match.group())
+        position = _closing_brace(text, dollar + 2) if braced else match.end()
+    return found
+
+
 def _closing_brace(text: str, start: int) -> int:
     depth = 1
     for index in range(start, len(text)):

@@ -12,6 +12,7 @@ import threading
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass
+from pathlib import Path
 
 import psutil
 
@@ -20,6 +21,8 @@ from reveille_cli.stack.plan import MARKER_VARIABLE
 
 # They have been asked once already, by the kernel.
 STOP_GRACE = 5.0
+AGENT_NAME = "reveille-agent"
+"""What the heartbeat service calls the wrapper of an agent; the word after it is its spool."""
 _PAUSE = 0.05
 
 
@@ -50,6 +53,22 @@ def find_leftovers(data_dir: DataDir) -> list[Leftover]:
             # Ended meanwhile, or another user's.
             continue
     return found
+
+
+def count_agents(data_dir: DataDir) -> int:
+    """Count the agents that run in the spools of this data directory, heartbeat or not."""
+    # A wrapper may fork; each attempt has one folder.
+    spools = set()
+    for process in psutil.process_iter():
+        try:
+            words = process.cmdline()
+        except (psutil.Error, OSError):
+            continue
+        if AGENT_NAME in words[:-1]:
+            spool = Path(words[words.index(AGENT_NAME) + 1])
+            if spool.is_relative_to(data_dir.volumes):
+                spools.add(spool)
+    return len(spools)
 
 
 def stop_leftovers(leftovers: list[Leftover], grace: float = STOP_GRACE) -> None:

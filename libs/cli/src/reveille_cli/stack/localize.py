@@ -14,7 +14,7 @@ from urllib.parse import parse_qsl, quote, unquote, urlencode, urlsplit
 
 from reveille_cli.stack.compose import SECRETS_ROOT, Compose, Service
 from reveille_cli.stack.datadir import DataDir
-from reveille_cli.stack.errors import ComposeInvalid, StackError
+from reveille_cli.stack.errors import ComposeInvalid, DatabaseUrlInvalid
 from reveille_cli.stack.ports import LOOPBACK, PortMap
 
 _ADDRESS = re.compile(r"(?<![\w.-])([A-Za-z0-9][\w.-]*):(\d{1,5})(?![\w.:])")
@@ -40,9 +40,11 @@ class DatabaseAddress:
             parts = urlsplit(url)
             port = parts.port or 5432
         except ValueError as error:
-            raise StackError(f"the database URL cannot be read: {error}") from error
+            raise DatabaseUrlInvalid(f"the database URL cannot be read: {error}") from error
         if parts.scheme not in _SCHEMES or not parts.hostname or not parts.username:
-            raise StackError("the database URL must look like postgresql://user@host:port/database")
+            raise DatabaseUrlInvalid(
+                "the database URL must look like postgresql://user@host:port/database"
+            )
         address = cls(
             host=parts.hostname,
             port=port,

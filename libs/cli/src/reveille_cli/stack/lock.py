@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import fcntl
+import json
 import os
 import threading
 import time
@@ -10,6 +11,7 @@ from types import TracebackType
 
 from reveille_cli.stack.datadir import DataDir
 from reveille_cli.stack.errors import AlreadyRunning, DataDirUnusable
+from reveille_cli.stack.identity import ProcessIdentity
 
 # A look at the lock takes it for an instant; a supervisor that meets one tries again.
 _PATIENCE = 0.5
@@ -44,6 +46,10 @@ class StackLock:
                 )
             pause.wait(_PAUSE)
         self._descriptor = descriptor
+        # Who holds it can then be asked to end, whatever became of the other files.
+        me = ProcessIdentity.of(os.getpid())
+        os.ftruncate(descriptor, 0)
+        os.write(descriptor, json.dumps(me.as_json() if me else None).encode("ascii"))
 
     def release(self) -> None:
         """Let go; harmless when not held."""
@@ -79,6 +85,14 @@ def is_locked(data_dir: DataDir) -> bool:
         return not _try_lock(descriptor, fcntl.LOCK_SH)
     finally:
         os.close(descriptor)
+
+
+def lock_holder(data_dir: DataDir) -> ProcessIdentity | None:
+    """Return who has taken the lock last; None when the file does not say."""
+    try:
+        return ProcessIdentity.read(json.loads(data_dir.lock.read_text(encoding="ascii")))
+    except (OSError, ValueError, TypeError, KeyError):
+        return None
 
 
 def _try_lock(descriptor: int, kind: int) -> bool:

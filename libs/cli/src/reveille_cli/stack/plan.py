@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -18,6 +18,8 @@ from reveille_cli.stack.ports import LOOPBACK, PortMap
 ALL_SERVICES = "*"
 MARKER_VARIABLE = "STACK_DATA_DIR"
 """Set in every process we start: how leftovers of a killed supervisor are known."""
+PUBLIC_URL_VARIABLE = "REVEILLE_PUBLIC_URL"
+"""The setting that says where senders of webhooks reach this stack."""
 
 _LISTEN = re.compile(r"REVEILLE_(?:(\w+)_)?LISTEN")
 _INHERITED = re.compile(
@@ -67,6 +69,13 @@ def make_launches(
         for service in compose.runnable()
         for replica in range(1, scale.get(service.name, 1) + 1)
     ]
+
+
+def hooks_url(launches: Iterable[Launch]) -> str:
+    """Return where webhooks are posted, up to the token; empty when no service says."""
+    said = (launch.environment.get(PUBLIC_URL_VARIABLE, "") for launch in launches)
+    base = next((url for url in said if url), "")
+    return f"{base.rstrip('/')}/hooks/" if base else ""
 
 
 def inherited_environment(environment: Mapping[str, str]) -> dict[str, str]:

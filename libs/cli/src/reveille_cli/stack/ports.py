@@ -11,20 +11,25 @@ import errno
 import re
 import socket
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 
-from reveille_cli.stack.compose import Compose, Service
+from reveille_cli.stack.compose import Compose, PublishedPort, Service
 from reveille_cli.stack.errors import PortTaken
 
 LOOPBACK = "127.0.0.1"
 _LISTENED = re.compile(r"(?<![\w.])0\.0\.0\.0:(\d+)")
 
 
+PortKey = tuple[str, int, int]
+"""Service, replica, container port."""
+
+
 @dataclass(frozen=True, slots=True)
 class PortMap:
-    """Ports of this machine by (service, replica, container port), and by published port."""
+    """Ports of this machine by what listens on them, and by published port."""
 
-    assigned: Mapping[tuple[str, int, int], int]
+    assigned: Mapping[PortKey, int]
     published: Mapping[int, int]
 
     def of(self, service: str, replica: int, container: int) -> int | None:
@@ -40,6 +45,9 @@ class PortHolder:
 
     def hold(self, port: int = 0) -> int:
         """Bind the port (0: any free one) and return it; raises OSError when it is taken."""
+        # The kernel would give it to us twice, as nothing listens on it yet.
+        if port and port in {held.getsockname()[1] for held in self._sockets}:
+            raise OSError(errno.EADDRINUSE, "held already")
         holder = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
         holder.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
@@ -65,49 +73,70 @@ def listened_ports(service: Service) -> list[int]:
 
 
 def assign_ports(
-    compose: Compose, scale: Mapping[str, int], holder: PortHolder, *, free: bool
+    compose: Compose,
+    scale: Mapping[str, int],
+    holder: PortHolder,
+    *,
+    free: bool,
+    remembered: Mapping[PortKey, int] | None = None,
 ) -> PortMap:
-    """Give every replica its ports: the first the published ones unless `free`, others free."""
-    assigned: dict[tuple[str, int, int], int] = {}
-    published: dict[int, int] = {}
+    """Give every replica its ports: the first the published ones unless `free`, others free.
+
+    A free port is the remembered one, as long as nobody else has taken it.
+    """
+    known = remembered or {}
+    hosts = {
+        (service.name, port.container): port
+        for service in compose.runnable()
+        for port in service.ports
+    }
+    wanted: dict[PortKey, PublishedPort | None] = {}
     for service in compose.runnable():
-        hosts = {port.container: port.host for port in service.ports}
         for replica in range(1, scale.get(service.name, 1) + 1):
             for container in listened_ports(service):
-                wanted = 0 if free or replica > 1 else hosts.get(container, 0)
-                port = _hold(holder, wanted, service)
-                assigned[service.name, replica, container] = port
-                if replica == 1 and container in hosts:
-                    published[hosts[container]] = port
+                fixed = None if free or replica > 1 else hosts.get((service.name, container))
+                wanted[service.name, replica, container] = fixed
+    assigned: dict[PortKey, int] = {}
+    # First those that are not ours to choose, lest a free choice takes one of them.
+    for key, fixed in sorted(wanted.items(), key=lambda item: not (item[1] or item[0] in known)):
+        if fixed is not None:
+            assigned[key] = _hold(holder, fixed, key[0])
+        else:
+            assigned[key] = _hold_free(holder, known.get(key))
+    published = {
+        port.host: assigned[name, 1, container] for (name, container), port in hosts.items()
+    }
     return PortMap(assigned=assigned, published=published)
 
 
-def _hold(holder: PortHolder, wanted: int, service: Service) -> int:
+def _hold_free(holder: PortHolder, remembered: int | None) -> int:
+    if remembered is not None:
+        with suppress(OSError):
+            return holder.hold(remembered)
+    return holder.hold()
+
+
+def _hold(holder: PortHolder, wanted: PublishedPort, service: str) -> int:
     try:
-        return holder.hold(wanted)
-    except PermissionError as error:
-        raise PortTaken(
-            f"port {wanted} of {service.name} needs privileges this user does not have",
-            hint=_change(service, wanted),
-        ) from error
+        return holder.hold(wanted.host)
     except OSError as error:
-        if error.errno != errno.EADDRINUSE:
-            raise
         raise PortTaken(
-            f"port {wanted} on {LOOPBACK}, which {service.name} listens on, is taken",
-            hint=_change(service, wanted),
+            f"port {wanted.host} on {LOOPBACK}, which {service} listens on, {_problem(error)}",
+            hint=_change(wanted),
         ) from error
 
 
-def _change(service: Service, port: int) -> str:
+def _problem(error: OSError) -> str:
+    if error.errno == errno.EADDRINUSE:
+        return "is taken"
+    if isinstance(error, PermissionError):
+        return "needs privileges that this user does not have"
+    return f"cannot be used: {error.strerror}"
+
+
+def _change(port: PublishedPort) -> str:
+    other = f"with {port.variable}=PORT" if port.variable else "in the compose file"
     return (
-        f"stop what listens there, choose another port with {port_variable(service, port)}=PORT, "
+        f"stop what listens there, choose another port {other}, "
         "or take free ports with --free-ports"
     )
-
-
-def port_variable(service: Service, host: int) -> str:
-    """Return the variable with which docker-compose.yml lets a published port be changed."""
-    first = service.ports[0].host if service.ports else host
-    kind = "PORT" if host == first else "HTTP_PORT"
-    return f"{service.name.replace('-', '_').upper()}_{kind}"

@@ -6,6 +6,7 @@ change when things happen and not when somebody asks.
 
 from __future__ import annotations
 
+import math
 import os
 import signal
 import subprocess
@@ -45,11 +46,13 @@ TRANSITIONS: Mapping[ProcessState, frozenset[ProcessState]] = {
         {ProcessState.READY, ProcessState.DONE, ProcessState.EXITED, ProcessState.STOPPING}
     ),
     ProcessState.READY: frozenset({ProcessState.EXITED, ProcessState.STOPPING}),
-    ProcessState.STOPPING: frozenset({ProcessState.STOPPED}),
+    ProcessState.STOPPING: frozenset({ProcessState.STOPPED, ProcessState.EXITED}),
     ProcessState.STOPPED: frozenset({ProcessState.STARTING}),
     ProcessState.DONE: frozenset({ProcessState.STARTING}),
     ProcessState.EXITED: frozenset({ProcessState.STARTING}),
 }
+# Before it has a handler, SIGTERM itself ends a process; a shell turns that into 143.
+_ENDED_AS_ASKED = frozenset({0, -signal.SIGTERM, 128 + signal.SIGTERM})
 RUNNING = frozenset({ProcessState.STARTING, ProcessState.READY, ProcessState.STOPPING})
 SETTLED = frozenset(
     {ProcessState.READY, ProcessState.DONE, ProcessState.EXITED, ProcessState.STOPPED}
@@ -84,12 +87,15 @@ def describe_exit(code: int | None) -> str:
     """Say what an exit code means: subprocess gives a signal as its negative number."""
     if code is None:
         return "has not exited"
-    if code >= 0:
-        return f"exited with code {code}"
+    return f"exited with code {code}" if code >= 0 else f"was killed by {signal_name(-code)}"
+
+
+def signal_name(number: int) -> str:
+    """Name a signal as people do."""
     try:
-        return f"was killed by {signal.Signals(-code).name}"
+        return signal.Signals(number).name
     except ValueError:
-        return f"was killed by signal {-code}"
+        return f"signal {number}"
 
 
 class ManagedProcess:
@@ -107,6 +113,7 @@ class ManagedProcess:
         self._changed = threading.Condition()
         self._child: subprocess.Popen[bytes] | None = None
         self._asked_to_end = False
+        self._lost_patience = False
         self._status = ProcessStatus(
             name=launch.name,
             service=launch.service,
@@ -149,7 +156,7 @@ class ManagedProcess:
             except OSError as error:
                 raise StackError(f"cannot start {self.name}: {error}") from error
             self._child = child
-            self._asked_to_end = False
+            self._asked_to_end = self._lost_patience = False
             self._move(
                 ProcessState.STARTING,
                 identity=ProcessIdentity.of(child.pid),
@@ -161,8 +168,11 @@ class ManagedProcess:
         ).start()
 
     def wait_settled(self, timeout: float, give_up: Callable[[], bool]) -> ProcessState:
-        """Wait until it is ready or over, the time is up, or `give_up` says so."""
-        deadline = time.monotonic() + timeout
+        """Wait until it is ready or over, the time is up, or `give_up` says so.
+
+        A job takes as long as it takes: only it knows how much there is to do.
+        """
+        deadline = math.inf if self.launch.one_shot else time.monotonic() + timeout
         with self._changed:
             while self.state not in SETTLED and not give_up():
                 left = deadline - time.monotonic()
@@ -206,6 +216,7 @@ class ManagedProcess:
                 self._changed.wait(0.1)
             if self.state not in RUNNING:
                 return True
+            self._lost_patience = True
             with suppress(ProcessLookupError):
                 os.killpg(self._living().pid, signal.SIGKILL)
             self._changed.wait_for(lambda: self.state not in RUNNING)
@@ -222,6 +233,11 @@ class ManagedProcess:
             return []
         return text.splitlines()[-lines:]
 
+    def how_it_ended(self) -> str:
+        """Say how it ended, or that it has not."""
+        status = self._status
+        return f"is still {status.state}" if status.exit_code is None else status.exit_text()
+
     def _living(self) -> subprocess.Popen[bytes]:
         if self._child is None or self.state not in RUNNING:
             raise StackError(f"{self.name} is not running")
@@ -232,13 +248,15 @@ class ManagedProcess:
             self._await_ready(child)
         code = child.wait()
         with self._changed:
-            if self.state is ProcessState.STOPPING:
+            stopping = self.state is ProcessState.STOPPING
+            if stopping and (self._lost_patience or code in _ENDED_AS_ASKED):
                 end = ProcessState.STOPPED
             elif self.launch.one_shot and code == 0:
                 end = ProcessState.DONE
             else:
                 end = ProcessState.EXITED
-                self.failed = self.failed or not self._asked_to_end
+                # Asked to end in order, it broke on the way.
+                self.failed = self.failed or stopping or not self._asked_to_end
             self._move(end, exit_code=code)
 
     def _await_ready(self, child: subprocess.Popen[bytes]) -> None:

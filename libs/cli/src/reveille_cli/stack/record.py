@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import time
 from collections.abc import Mapping, Sequence
@@ -12,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from reveille_cli.stack.datadir import DataDir, read_json, write_json
+from reveille_cli.stack.errors import DataDirUnusable, RecordDamaged
 from reveille_cli.stack.identity import ProcessIdentity
 from reveille_cli.stack.localize import DatabaseAddress
 from reveille_cli.stack.process import ProcessState, ProcessStatus
@@ -35,6 +37,7 @@ class Record:
     compose_file: str
     started_at: float
     database: DatabaseAddress | None
+    hooks_url: str
     processes: tuple[ProcessStatus, ...]
 
 
@@ -57,6 +60,7 @@ def write_record(data_dir: DataDir, record: Record) -> None:
             "compose_file": record.compose_file,
             "started_at": record.started_at,
             "database": _database_json(record.database),
+            "hooks_url": record.hooks_url,
             "processes": [process_json(status) for status in record.processes],
         },
     )
@@ -64,15 +68,28 @@ def write_record(data_dir: DataDir, record: Record) -> None:
 
 def read_record(data_dir: DataDir) -> Record | None:
     """Read supervisor.json; None when there never was a supervisor here."""
-    document = read_json(data_dir.record)
-    if document is None:
+    try:
+        document = json.loads(data_dir.record.read_text(encoding="utf-8"))
+        return _record(document)
+    except FileNotFoundError:
         return None
+    except OSError as error:
+        raise DataDirUnusable(f"cannot read {data_dir.record}: {error.strerror}") from error
+    except (ValueError, TypeError, KeyError, AttributeError) as error:
+        raise RecordDamaged(
+            f"{data_dir.record} is damaged: nothing in it can be relied on",
+            hint="`reveille down` stops what runs here and removes it; `up` writes it anew",
+        ) from error
+
+
+def _record(document: Mapping[str, Any]) -> Record:
     return Record(
         supervisor=ProcessIdentity.read(document["supervisor"]),
         phase=Phase(document["phase"]),
         compose_file=str(document["compose_file"]),
         started_at=float(document["started_at"]),
         database=_database(document["database"]),
+        hooks_url=str(document["hooks_url"]),
         processes=tuple(read_process(entry) for entry in document["processes"]),
     )
 

@@ -12,8 +12,6 @@ import threading
 import time
 from collections.abc import Mapping
 from contextlib import ExitStack
-from dataclasses import dataclass, field
-from pathlib import Path
 from types import TracebackType
 
 import psutil
@@ -25,45 +23,21 @@ from reveille_cli.stack.errors import StackError, StartFailed
 from reveille_cli.stack.identity import ProcessIdentity
 from reveille_cli.stack.keys import make_secrets
 from reveille_cli.stack.leftovers import find_leftovers, stop_leftovers
+from reveille_cli.stack.listener import Listener
 from reveille_cli.stack.localize import Localizer
 from reveille_cli.stack.lock import StackLock
-from reveille_cli.stack.plan import check_scale, make_launches, process_name
-from reveille_cli.stack.ports import PortHolder, assign_ports
-from reveille_cli.stack.process import ManagedProcess, ProcessState, ProcessStatus, describe_exit
+from reveille_cli.stack.options import StackOptions
+from reveille_cli.stack.plan import check_scale, hooks_url, make_launches, process_name
+from reveille_cli.stack.portbook import read_ports, remember_ports
+from reveille_cli.stack.ports import PortHolder, PortMap, assign_ports
+from reveille_cli.stack.process import ManagedProcess, ProcessState, ProcessStatus
 from reveille_cli.stack.record import Phase, Record, write_endpoints, write_record
 from reveille_cli.stack.spawner import Spawner
+from reveille_cli.stack.waits import WaitWatch
+
+__all__ = ["Listener", "StackOptions", "Supervisor"]
 
 SECRETS_VARIABLE = "SECRETS_DIR"
-
-
-@dataclass(frozen=True, slots=True)
-class StackOptions:
-    """What to run, where, and how it differs from the file."""
-
-    compose_file: Path
-    data_dir: Path
-    free_ports: bool = False
-    scale: Mapping[str, int] = field(default_factory=dict)
-    environment: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
-    """Settings by service or replica name, `*` for all; they win over the file."""
-    database_url: str | None = None
-    """An administrator's URL of a PostgreSQL to use instead of the embedded one."""
-    durable: bool = True
-    """Whether the embedded server's data must outlive a power cut."""
-    ready_timeout: float = 60.0
-
-
-class Listener:
-    """Hears what happens; does nothing about it unless a subclass does."""
-
-    def note(self, text: str) -> None:
-        """Hear a step of the supervisor itself."""
-
-    def changed(self, status: ProcessStatus) -> None:
-        """Hear that a process has another state."""
-
-    def failed(self, status: ProcessStatus, tail: list[str]) -> None:
-        """Hear that a process ended although nobody asked it to."""
 
 
 class Supervisor:
@@ -85,6 +59,7 @@ class Supervisor:
         self._database: EmbeddedDatabase | NamedDatabase | None = None
         self._me = ProcessIdentity(os.getpid(), psutil.Process().create_time())
         self._processes: dict[str, ManagedProcess] = {}
+        self._hooks_url = ""
         self._running = False
 
     def __enter__(self) -> Supervisor:
@@ -110,7 +85,8 @@ class Supervisor:
         """Start everything and wait until each service is ready or has ended.
 
         A service that ends does not stop the others: see `not_ready`. What the stack cannot do
-        without (ports, database, a one-shot job) raises, and leaves nothing running.
+        without (ports, database, a one-shot job, one service at least) raises, and leaves nothing
+        running.
         """
         self.data_dir.prepare()
         self._lock.acquire()
@@ -136,7 +112,7 @@ class Supervisor:
             steps.callback(self._spawner.close)
             steps.callback(self._write_last)
             if self._database is not None:
-                steps.callback(self._database.stop)
+                steps.callback(self._stop_database, self._database)
             for level in reversed(self._compose.stop_levels() if self._compose else []):
                 steps.callback(self._stop_level, level)
             self._running = False
@@ -223,7 +199,7 @@ class Supervisor:
             for source in service.volumes.values():
                 if not source.startswith((".", "/", "~")):
                     self.data_dir.volume(source).mkdir(mode=0o700, exist_ok=True)
-        ports = assign_ports(compose, self.options.scale, self._ports, free=self.options.free_ports)
+        ports = self._assign_ports(compose)
         self._compose = compose
         if compose.database is not None:
             self._database = self._choose_database(compose.database)
@@ -239,10 +215,19 @@ class Supervisor:
             scale=self.options.scale,
             overrides=self.options.environment,
         )
+        self._hooks_url = hooks_url(launches)
         for launch in launches:
-            _keep_last_log(launch.log)
+            self.data_dir.begin_log(launch.name)
             self._processes[launch.name] = ManagedProcess(launch, self._spawner, self._on_change)
         return compose
+
+    def _assign_ports(self, compose: Compose) -> PortMap:
+        known = read_ports(self.data_dir)
+        free, scale = self.options.free_ports, self.options.scale
+        ports = assign_ports(compose, scale, self._ports, free=free, remembered=known)
+        if free:
+            remember_ports(self.data_dir, known, ports)
+        return ports
 
     def _choose_database(self, service: Service) -> EmbeddedDatabase | NamedDatabase:
         if self.options.database_url is not None:
@@ -251,7 +236,21 @@ class Supervisor:
             service, self.data_dir, durable=self.options.durable, owner_pid=os.getpid()
         )
 
+    def _stop_database(self, database: EmbeddedDatabase | NamedDatabase) -> None:
+        if database.farewell:
+            self._listener.note(database.farewell)
+        database.stop()
+
     def _launch_all(self, compose: Compose) -> None:
+        with WaitWatch(lambda: list(self._processes.values()), self._listener.waiting):
+            self._launch_each(compose)
+        if self.stop_requested:
+            return
+        self._require_one()
+        self._phase = Phase.RUNNING
+        self._write_down()
+
+    def _launch_each(self, compose: Compose) -> None:
         for process in self._processes.values():
             needed = compose.services[process.launch.service].depends_on
             for other, condition in needed.items():
@@ -261,8 +260,21 @@ class Supervisor:
             process.start()
         for process in self._processes.values():
             self._await(process)
-        self._phase = Phase.RUNNING
-        self._write_down()
+
+    def _require_one(self) -> None:
+        """Refuse to stay up for nothing: at least one service must not have ended."""
+        services = [item for item in self._processes.values() if not item.launch.one_shot]
+        if any(item.state is not ProcessState.EXITED for item in services) or not services:
+            return
+        ends: dict[tuple[str, tuple[str, ...]], list[str]] = {}
+        for item in services:
+            ends.setdefault((item.how_it_ended(), tuple(item.tail())), []).append(item.name)
+        raise StartFailed(
+            "no service could start: "
+            + "; ".join(f"{_in_words(names)} {how}" for (how, _), names in ends.items()),
+            hint=f"their logs are in {self.data_dir.logs}",
+            details=[line for _, tail in ends for line in tail],
+        )
 
     def _await_condition(self, service: str, condition: Condition) -> None:
         if condition is Condition.STARTED:
@@ -274,8 +286,9 @@ class Supervisor:
             wanted = ProcessState.DONE if condition is Condition.COMPLETED else ProcessState.READY
             if state is not wanted and not self.stop_requested:
                 raise StartFailed(
-                    f"{process.name} {_why(process)}\n" + "\n".join(process.tail()),
+                    f"{process.name} {process.how_it_ended()}",
                     hint=f"its whole log is {process.launch.log}",
+                    details=process.tail(),
                 )
 
     def _await(self, process: ManagedProcess) -> ProcessState:
@@ -313,6 +326,7 @@ class Supervisor:
                     compose_file=str(self.options.compose_file),
                     started_at=self._started_at,
                     database=self._database.address if self._database else None,
+                    hooks_url=self._hooks_url,
                     processes=tuple(statuses),
                 ),
             )
@@ -320,14 +334,6 @@ class Supervisor:
                 write_endpoints(self.data_dir, self.database_url, statuses)
 
 
-def _why(process: ManagedProcess) -> str:
-    status = process.status()
-    if status.exit_code is not None:
-        return describe_exit(status.exit_code)
-    return f"is still {status.state}"
-
-
-def _keep_last_log(log: Path) -> None:
-    """Begin a new log, keeping the one of the run before."""
-    if log.exists():
-        log.replace(log.with_suffix(".log.1"))
+def _in_words(names: list[str]) -> str:
+    """Join names as a sentence does."""
+    return " and ".join([*([", ".join(names[:-1])] if names[1:] else []), names[-1]])
