@@ -10,6 +10,8 @@ import pytest
 from tests.integration.webhook.conftest import SECRET, Gateway, Hook, endpoint_of, stamp
 
 from reveille.webhook.v1 import endpoint_service_pb2 as pb
+from reveille.webhook.v1.endpoint_service_pb2_grpc import EndpointServiceStub
+from reveille_runtime.access import Role
 from reveille_runtime.errors import DomainError, InvalidArgument, NotFound, PermissionDenied
 from reveille_runtime.rpc_errors import from_rpc_error
 
@@ -50,6 +52,20 @@ async def test_older_revisions_change_nothing_and_tombstones_last(gateway: Gatew
     await put(gateway, endpoint_of(hook, revision=7))
 
     assert (kept, gone, await status(gateway, hook)) == ([200, 404], 404, 200)
+
+
+async def test_the_senders_that_are_known_are_told_to_autopilot_and_to_people(
+    gateway: Gateway,
+) -> None:
+    member = gateway.stage.keys.user("maria", {uuid4(): Role.MEMBER})
+    for stub in (gateway.endpoints(), EndpointServiceStub(gateway.channel(member))):
+        answer = await stub.ListProviders(pb.ListProvidersRequest())
+        assert [(each.name, each.signature_header) for each in answer.providers] == [
+            ("generic", "x-hub-signature-256"),
+            ("github", "x-hub-signature-256"),
+        ]
+    error = await refused(gateway.endpoints("scheduler").ListProviders(pb.ListProvidersRequest()))
+    assert isinstance(error, PermissionDenied)
 
 
 async def test_a_deletion_that_comes_first_refuses_the_late_creation(gateway: Gateway) -> None:

@@ -103,6 +103,7 @@ async def test_strangers_find_nothing(gateway: Gateway) -> None:
         refusals.append(from_rpc_error(caught.value))
 
     assert all(isinstance(each, NotFound) for each in refusals)
+    assert refusals[0].message == f"delivery {delivery_id} does not exist, or is not yours"
     assert (await gateway.deliveries(member).GetDelivery(wanted)).delivery.event == "issues"
     assert await explained(gateway, delivery_id, stranger) == []
     assert await explained(gateway, hook.id, stranger) == []

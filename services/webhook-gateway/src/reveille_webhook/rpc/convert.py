@@ -15,6 +15,7 @@ from reveille_webhook.domain.endpoint import (
     Endpoint,
     Secret,
 )
+from reveille_webhook.domain.scheme import Provider
 from reveille_webhook.domain.states import DeliveryState, SignatureState
 
 HASH_BYTES = 32
@@ -81,6 +82,13 @@ def write_secret(secret: Secret) -> endpoint_service_pb2.Secret:
         create_time=to_timestamp(secret.created_at),
         expire_time=to_timestamp(secret.expires_at),
         last_use_time=to_timestamp(secret.last_used_at),
+    )
+
+
+def write_provider(provider: Provider) -> endpoint_service_pb2.Provider:
+    """Show a sender of the provider table."""
+    return endpoint_service_pb2.Provider(
+        name=provider.name, signature_header=provider.signature.header
     )
 
 

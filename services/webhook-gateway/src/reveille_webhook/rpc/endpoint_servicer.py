@@ -79,3 +79,11 @@ class EndpointServicer(EndpointServiceServicer):
         found.check()
         secrets = await self._secrets.list(endpoint_id)
         return pb.ListSecretsResponse(secrets=[convert.write_secret(each) for each in secrets])
+
+    async def ListProviders(
+        self, request: pb.ListProvidersRequest, context: Any
+    ) -> pb.ListProvidersResponse:
+        """List the senders that an endpoint can be for."""
+        return pb.ListProvidersResponse(
+            providers=[convert.write_provider(each) for each in self._endpoints.providers()]
+        )

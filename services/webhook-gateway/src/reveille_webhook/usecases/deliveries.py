@@ -33,7 +33,7 @@ class Deliveries:
         if found is None or actor.role_in(found.workspace_id) is None:
             raise NotFound(
                 "NOT_FOUND",
-                f"there is no delivery {delivery_id}",
+                f"delivery {delivery_id} does not exist, or is not yours",
                 {"delivery_id": str(delivery_id)},
             )
         return found

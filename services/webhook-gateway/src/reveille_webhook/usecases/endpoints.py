@@ -9,6 +9,7 @@ import asyncpg
 from reveille_runtime.db import Database, constraint_name
 from reveille_runtime.errors import InvalidArgument
 from reveille_webhook.domain.endpoint import Endpoint
+from reveille_webhook.domain.scheme import Provider
 from reveille_webhook.providers.table import PROVIDERS
 from reveille_webhook.store import endpoints
 
@@ -18,6 +19,10 @@ class Endpoints:
 
     def __init__(self, database: Database) -> None:
         self._database = database
+
+    def providers(self) -> list[Provider]:
+        """List the senders that an endpoint can be for, by name."""
+        return [PROVIDERS[name] for name in sorted(PROVIDERS)]
 
     async def put(self, endpoint: Endpoint) -> None:
         """Store a wish.

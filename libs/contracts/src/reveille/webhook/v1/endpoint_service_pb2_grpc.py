@@ -60,6 +60,11 @@ class EndpointServiceStub:
                 request_serializer=reveille_dot_webhook_dot_v1_dot_endpoint__service__pb2.ListSecretsRequest.SerializeToString,
                 response_deserializer=reveille_dot_webhook_dot_v1_dot_endpoint__service__pb2.ListSecretsResponse.FromString,
                 _registered_method=True)
+        self.ListProviders = channel.unary_unary(
+                '/reveille.webhook.v1.EndpointService/ListProviders',
+                request_serializer=reveille_dot_webhook_dot_v1_dot_endpoint__service__pb2.ListProvidersRequest.SerializeToString,
+                response_deserializer=reveille_dot_webhook_dot_v1_dot_endpoint__service__pb2.ListProvidersResponse.FromString,
+                _registered_method=True)
 
 
 class EndpointServiceServicer:
@@ -101,6 +106,13 @@ class EndpointServiceServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def ListProviders(self, request, context):
+        """Lists the senders that an endpoint can be for, by name. They change with the gateway's release only.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
 
 def add_EndpointServiceServicer_to_server(servicer, server):
     rpc_method_handlers = {
@@ -128,6 +140,11 @@ def add_EndpointServiceServicer_to_server(servicer, server):
                     servicer.ListSecrets,
                     request_deserializer=reveille_dot_webhook_dot_v1_dot_endpoint__service__pb2.ListSecretsRequest.FromString,
                     response_serializer=reveille_dot_webhook_dot_v1_dot_endpoint__service__pb2.ListSecretsResponse.SerializeToString,
+            ),
+            'ListProviders': grpc.unary_unary_rpc_method_handler(
+                    servicer.ListProviders,
+                    request_deserializer=reveille_dot_webhook_dot_v1_dot_endpoint__service__pb2.ListProvidersRequest.FromString,
+                    response_serializer=reveille_dot_webhook_dot_v1_dot_endpoint__service__pb2.ListProvidersResponse.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
@@ -266,6 +283,33 @@ class EndpointService:
             '/reveille.webhook.v1.EndpointService/ListSecrets',
             reveille_dot_webhook_dot_v1_dot_endpoint__service__pb2.ListSecretsRequest.SerializeToString,
             reveille_dot_webhook_dot_v1_dot_endpoint__service__pb2.ListSecretsResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ListProviders(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/reveille.webhook.v1.EndpointService/ListProviders',
+            reveille_dot_webhook_dot_v1_dot_endpoint__service__pb2.ListProvidersRequest.SerializeToString,
+            reveille_dot_webhook_dot_v1_dot_endpoint__service__pb2.ListProvidersResponse.FromString,
             options,
             channel_credentials,
             insecure,

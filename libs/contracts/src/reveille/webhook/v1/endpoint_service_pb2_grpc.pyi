@@ -43,6 +43,8 @@ class EndpointServiceStub:
     """Destroys a signing secret. Errors: NOT_FOUND."""
     ListSecrets: _grpc.UnaryUnaryMultiCallable[_endpoint_service_pb2.ListSecretsRequest, _endpoint_service_pb2.ListSecretsResponse]
     """Lists the signing secrets by their hints, oldest first. Errors: NOT_FOUND (endpoint)."""
+    ListProviders: _grpc.UnaryUnaryMultiCallable[_endpoint_service_pb2.ListProvidersRequest, _endpoint_service_pb2.ListProvidersResponse]
+    """Lists the senders that an endpoint can be for, by name. They change with the gateway's release only."""
 
 @_typing.type_check_only
 class EndpointServiceAsyncStub(EndpointServiceStub):
@@ -59,6 +61,8 @@ class EndpointServiceAsyncStub(EndpointServiceStub):
     """Destroys a signing secret. Errors: NOT_FOUND."""
     ListSecrets: _aio.UnaryUnaryMultiCallable[_endpoint_service_pb2.ListSecretsRequest, _endpoint_service_pb2.ListSecretsResponse]  # type: ignore[assignment]
     """Lists the signing secrets by their hints, oldest first. Errors: NOT_FOUND (endpoint)."""
+    ListProviders: _aio.UnaryUnaryMultiCallable[_endpoint_service_pb2.ListProvidersRequest, _endpoint_service_pb2.ListProvidersResponse]  # type: ignore[assignment]
+    """Lists the senders that an endpoint can be for, by name. They change with the gateway's release only."""
 
 class EndpointServiceServicer(metaclass=_abc_1.ABCMeta):
     """Manages endpoints on behalf of the autopilot service."""
@@ -102,5 +106,13 @@ class EndpointServiceServicer(metaclass=_abc_1.ABCMeta):
         context: _ServicerContext,
     ) -> _typing.Union[_endpoint_service_pb2.ListSecretsResponse, _abc.Awaitable[_endpoint_service_pb2.ListSecretsResponse]]:
         """Lists the signing secrets by their hints, oldest first. Errors: NOT_FOUND (endpoint)."""
+
+    @_abc_1.abstractmethod
+    def ListProviders(
+        self,
+        request: _endpoint_service_pb2.ListProvidersRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_endpoint_service_pb2.ListProvidersResponse, _abc.Awaitable[_endpoint_service_pb2.ListProvidersResponse]]:
+        """Lists the senders that an endpoint can be for, by name. They change with the gateway's release only."""
 
 def add_EndpointServiceServicer_to_server(servicer: EndpointServiceServicer, server: _typing.Union[_grpc.Server, _aio.Server]) -> None: ...
