@@ -257,12 +257,15 @@ async def make_schedule(
 
 
 async def make_webhook(
-    service: Service, autopilot_id: str, *filters: rule_pb.EventFilter
+    service: Service,
+    autopilot_id: str,
+    *filters: rule_pb.EventFilter,
+    provider: str = "github",
 ) -> pb.CreateTriggerResponse:
     response: pb.CreateTriggerResponse = await service.as_user(CREATOR).CreateTrigger(
         pb.CreateTriggerRequest(
             autopilot_id=autopilot_id,
-            webhook=rule_pb.WebhookTrigger(provider="github", event_filters=filters),
+            webhook=rule_pb.WebhookTrigger(provider=provider, event_filters=filters),
         )
     )
     return response

@@ -53,6 +53,8 @@ from reveille_runtime.errors import InvalidArgument, NotFound, OutOfRange, Unava
 from reveille_runtime.feed import Cursor
 from reveille_testkit.rpc import RpcRig
 
+PROVIDERS = ("generic", "github")
+
 
 @dataclass
 class Made:
@@ -428,8 +430,18 @@ class Endpoints(EndpointServiceServicer):
         self, request: endpoint_pb.PutEndpointRequest, context: Any
     ) -> endpoint_pb.PutEndpointResponse:
         await self.world.enter("webhook", "PutEndpoint")
+        if request.endpoint.provider not in PROVIDERS:
+            raise InvalidArgument.of("endpoint.provider", f"must be one of: {', '.join(PROVIDERS)}")
         self.world.endpoints[request.endpoint.endpoint_id] = request.endpoint
         return endpoint_pb.PutEndpointResponse()
+
+    async def ListProviders(
+        self, request: endpoint_pb.ListProvidersRequest, context: Any
+    ) -> endpoint_pb.ListProvidersResponse:
+        await self.world.enter("webhook", "ListProviders")
+        return endpoint_pb.ListProvidersResponse(
+            providers=[endpoint_pb.Provider(name=name) for name in PROVIDERS]
+        )
 
     async def DeleteEndpoint(
         self, request: endpoint_pb.DeleteEndpointRequest, context: Any

@@ -29,6 +29,8 @@ from reveille.autopilot.v1 import autopilot_service_pb2 as pb
 from reveille.autopilot.v1 import workspace_service_pb2 as workspace_pb
 from reveille.common.v1 import access_pb2
 from reveille.common.v1.access_pb2 import ROLE_ADMIN, ROLE_MEMBER, ROLE_OWNER
+from reveille.explain.v1 import explain_service_pb2 as explain_pb
+from reveille_autopilot.store import triggers
 from reveille_runtime.requests import fingerprint
 
 Rows: TypeAlias = "asyncpg.Connection[asyncpg.Record]"
@@ -366,6 +368,74 @@ async def test_a_bad_schedule_is_refused_with_each_field_and_its_reason(
     assert await refuse("INVALID_CRON", "0 0 30 2 *", "UTC") == {cron}
     assert await refuse("INVALID_TIMEZONE", "0 9 * * *", "Local") == {zone}
     assert await refuse("INVALID_CRON", "H * * * *", "Mars/Olympus") == {cron, zone}
+
+    async with refused(grpc.StatusCode.INVALID_ARGUMENT, "INVALID_CRON") as seen:
+        await make_schedule(service, autopilot.autopilot_id, "61 * * * *", "Mars/Olympus")
+    assert [violation.description for violation in seen[0].violations] == [
+        "minute: '61' is out of range; use 0-59",
+        "'Mars/Olympus' is not a time zone; use an IANA name such as Europe/Berlin, or UTC",
+    ]
+
+
+async def test_a_sender_that_the_gateway_does_not_know_is_refused_by_name(
+    service: Service, world: World, rows: Rows, autopilot: rule_pb.Autopilot
+) -> None:
+    async with refused(grpc.StatusCode.INVALID_ARGUMENT, "INVALID_FIELD") as seen:
+        await make_webhook(service, autopilot.autopilot_id, provider="gitbub")
+    (violation,) = seen[0].violations
+    assert violation.field == "webhook.provider"
+    assert violation.description == "must be one of: generic, github"
+    assert await rows.fetchval("SELECT count(*) FROM triggers") == 0
+    assert len(await versions(rows, autopilot.autopilot_id)) == 1
+
+    # A name that was known once needs no second question.
+    await make_webhook(service, autopilot.autopilot_id)
+    await make_webhook(service, autopilot.autopilot_id)
+    assert world.calls["ListProviders"] == 1
+
+
+async def test_a_webhook_that_the_gateway_refuses_later_says_so(
+    service: Service, world: World, rows: Rows, autopilot: rule_pb.Autopilot
+) -> None:
+    world.away = {"webhook"}
+    made = await make_webhook(service, autopilot.autopilot_id, provider="gitbub")
+    assert not made.endpoint_ready
+    world.away = set()
+    await service.tick("autopilot.endpoints")
+
+    words = "endpoint.provider: must be one of: generic, github"
+    stub = service.as_user(CREATOR)
+    request = pb.GetTriggerRequest(trigger_id=made.trigger.trigger_id)
+    shown = (await stub.GetTrigger(request)).trigger
+    assert (shown.synced, shown.sync_error) == (False, words)
+    told = await service.explainer(CREATOR).Explain(
+        explain_pb.ExplainRequest(id=made.trigger.trigger_id)
+    )
+    assert f"The gateway refuses it: {words}" in told.findings[0].text
+
+    # It rests; a change of the row is offered at once, and being taken clears the refusal.
+    asked = world.calls["PutEndpoint"]
+    await service.tick("autopilot.endpoints")
+    assert world.calls["PutEndpoint"] == asked
+    await rows.execute("UPDATE triggers SET provider = 'github', revision = revision + 1")
+    await service.tick("autopilot.endpoints")
+    shown = (await stub.GetTrigger(request)).trigger
+    assert (shown.synced, shown.sync_error) == (True, "")
+    assert await rows.fetchval("SELECT sync_error FROM triggers") == ""
+
+
+async def test_a_refusal_is_about_the_revision_that_was_sent(
+    service: Service, world: World, rows: Rows, autopilot: rule_pb.Autopilot
+) -> None:
+    hook = await make_webhook(service, autopilot.autopilot_id)
+    trigger_id = UUID(hook.trigger.trigger_id)
+    database = service.app.database
+    assert database is not None
+    for revision in (1, 7):
+        # Confirmed meanwhile, or changed meanwhile.
+        async with database.session() as tx:
+            await triggers.note_refused(tx, [trigger_id], [revision], ["no"])
+    assert await rows.fetchval("SELECT sync_error FROM triggers") == ""
 
 
 async def test_a_trigger_whose_receiver_is_away_is_sent_once_it_is_back(

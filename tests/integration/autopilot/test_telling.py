@@ -28,6 +28,7 @@ from reveille.heartbeat.v1 import wakeup_pb2
 from reveille_autopilot.store.runs import Q
 from reveille_runtime.carrier import SpanSeed
 from reveille_testkit.database import TestDatabase
+from reveille_testkit.waiting import eventually
 
 
 def parent_of(span: ReadableSpan) -> int | None:
@@ -136,6 +137,18 @@ async def test_a_run_is_explained_by_every_id_that_leads_to_it(
             hook.trigger.trigger_id,
         } <= set(finding.related)
         assert ("autopilot.runs", admitted.run_id) in {(row.table, row.id) for row in finding.rows}
+        assert "without closing" not in finding.text
+
+    completed = wakeup_pb2.WAKEUP_STATE_COMPLETED
+    await world.emit(world.settled(made, completed, result={"summary": "looked at it"}))
+    await eventually(
+        lambda: explain(service, admitted.run_id),
+        "the agent's end is known",
+        until=lambda told: "The agent ended without closing the issue" in told[0].text,
+    )
+    (finding,) = await explain(service, admitted.run_id)
+    assert f"reveille issues move {made.issue_id} done" in finding.text
+    assert finding.command == f"reveille runs cancel {admitted.run_id}"
 
 
 async def test_a_trigger_is_explained_with_its_next_fire_and_what_keeps_it_from_firing(

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Collection, Sequence
+import itertools
+from collections.abc import Sequence
 from dataclasses import dataclass
 from uuid import UUID
 
 import pytest
+from structlog.testing import capture_logs
 
-from reveille_runtime.desired import Relay
+from reveille_runtime.desired import Pushed, Relay
 from reveille_runtime.errors import InvalidArgument, Unavailable
 
 
@@ -27,6 +29,9 @@ class World:
         self.synced: dict[UUID, int] = {}
         self.received: list[Row] = []
         self.refused: set[UUID] = set()
+        self.cause = "no"
+        self.noted: list[tuple[UUID, int, str]] = []
+        self.now = 0.0
         self.away: Exception | None = None
         self.gate: asyncio.Event | None = None
         self.pushing = asyncio.Event()
@@ -51,7 +56,7 @@ class World:
     async def load(self, ids: Sequence[UUID]) -> list[Row]:
         return [row for row in self.differing() if row.id in ids]
 
-    async def push(self, rows: Sequence[Row]) -> Collection[UUID]:
+    async def push(self, rows: Sequence[Row]) -> Pushed:
         ids = {row.id for row in rows}
         self.overlapping |= ids & self._under_way
         self._under_way |= ids
@@ -62,7 +67,8 @@ class World:
             if self.away is not None:
                 raise self.away
             self.received += rows
-            return ids - self.refused
+            refused = ids & self.refused
+            return Pushed(ids - refused, dict.fromkeys(refused, self.cause))
         finally:
             self._under_way -= ids
 
@@ -71,6 +77,11 @@ class World:
             if self.revisions[row_id] == revision:
                 self.synced[row_id] = revision
 
+    async def note(
+        self, ids: Sequence[UUID], revisions: Sequence[int], causes: Sequence[str]
+    ) -> None:
+        self.noted += zip(ids, revisions, causes, strict=True)
+
     def relay(self, batch: int = 200) -> Relay[Row]:
         return Relay(
             "test",
@@ -78,7 +89,9 @@ class World:
             load=self.load,
             push=self.push,
             mark=self.mark,
+            note=self.note,
             batch=batch,
+            monotonic=lambda: self.now,
         )
 
 
@@ -138,10 +151,71 @@ async def test_a_refused_row_does_not_stand_in_the_way(world: World) -> None:
         pass
     assert {row.id for row in world.differing()} == world.refused
 
-    # The next round comes to them again.
+    # A later round comes to them again.
     world.refused = set()
-    await relay.step()
+    world.now += 5
+    while await relay.step() is not None:
+        pass
     assert world.differing() == []
+
+
+async def test_a_refused_state_rests_longer_each_time_and_is_told_once(
+    world: World,
+) -> None:
+    refused, good = world.change(1), world.change(2)
+    world.refused = {refused}
+    relay = world.relay()
+    offered = []
+    with capture_logs() as logged:
+        for _ in range(2000):
+            await relay.step()
+            if any(row.id == refused for row in world.received):
+                offered.append(world.now)
+            world.received.clear()
+            world.now += 1
+
+    assert world.synced == {good: 1}
+    pauses = [later - earlier for earlier, later in itertools.pairwise(offered)]
+    assert pauses[0] <= 5
+    assert 200 <= max(pauses) <= 300
+    assert len(offered) < 18
+    assert world.noted == [(refused, 1, "no")]
+    assert [(each["action"], each["log_level"]) for each in logged] == [("relay.refused", "error")]
+
+    world.cause = "never"
+    world.now += 300
+    await relay.step()
+    assert world.noted[1:] == [(refused, 1, "never")]
+
+
+async def test_a_change_of_a_refused_row_is_sent_at_once(world: World) -> None:
+    row_id = world.change(1)
+    world.refused = {row_id}
+    relay = world.relay()
+    await relay.step()
+    world.change(1)
+    await relay.step()
+    assert world.noted == [(row_id, 1, "no"), (row_id, 2, "no")]
+    # Whoever waits for the row asks anew, however often it was refused.
+    world.refused = set()
+    assert await relay.push_now(row_id) is True
+
+
+async def test_a_refusal_is_forgotten_once_its_row_differs_no_more(world: World) -> None:
+    first, second = world.change(1), world.change(2)
+    world.refused = {first, second}
+    relay = world.relay(batch=1)
+    while await relay.step() is not None:
+        pass
+    # Another replica got the first one through; a restored database has it differ again.
+    world.synced[first] = 1
+    while await relay.step() is not None:
+        pass
+    world.synced[first] = 0
+    world.refused = set()
+    while await relay.step() is not None:
+        pass
+    assert [row.id for row in world.differing()] == [second]
 
 
 async def test_an_error_that_is_no_outage_is_raised_and_passed_over(world: World) -> None:

@@ -28,6 +28,7 @@ from reveille_autopilot.usecases.follow import TYPES, Follower
 from reveille_autopilot.usecases.jobs import AGAIN_SECONDS, Jobs
 from reveille_autopilot.usecases.peers import Heartbeat, endpoints_on, scheduler_on
 from reveille_autopilot.usecases.plans import Plans
+from reveille_autopilot.usecases.providers import Providers
 from reveille_autopilot.usecases.read_runs import RunReader
 from reveille_autopilot.usecases.relays import Relays
 from reveille_autopilot.usecases.run_now import RunRequests
@@ -113,7 +114,7 @@ async def build(app: App[Settings]) -> None:
         add_AutopilotServiceServicer_to_server,
         AutopilotServicer(
             Autopilots(database, heartbeat),
-            Triggers(database, relays, sealer, settings.public_url),
+            Triggers(database, relays, Providers(endpoints), sealer, settings.public_url),
             SigningSecrets(database, endpoints, relays, sealer),
             RunRequests(database, admissions, dispatcher),
             RunReader(database, signals),

@@ -14,6 +14,12 @@ MAX_BODY_BYTES = 26_214_400
 MAX_FILTERS = 50
 
 
+def refusal_text(error: CronError) -> str:
+    """Say what is wrong and what is accepted, naming the part of an expression that is at fault."""
+    part = "" if error.field in {"expression", "time_zone"} else f"{error.field}: "
+    return f"{part}{error.message}; {error.hint}"
+
+
 def schedule_refusals(cron: str, time_zone: str, now: datetime) -> list[tuple[str, CronError]]:
     """Give every refusal of a schedule, each with the field it is about; none when it can fire."""
     refusals: list[tuple[str, CronError]] = []

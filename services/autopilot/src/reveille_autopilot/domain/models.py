@@ -111,6 +111,8 @@ class Trigger:
     effective_from: datetime
     created_at: datetime
     deleted_at: datetime | None = None
+    # What the receiver said when it refused the current settings.
+    sync_error: str = ""
 
     @property
     def kind(self) -> TriggerKind:

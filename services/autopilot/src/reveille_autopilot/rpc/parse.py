@@ -14,6 +14,7 @@ from reveille_autopilot.domain.accepting import (
     MAX_BODY_BYTES,
     MAX_FILTERS,
     PROVIDER,
+    refusal_text,
     schedule_refusals,
 )
 from reveille_autopilot.domain.keys import MAX_REQUEST_ID
@@ -208,7 +209,7 @@ def _schedule(found: Violations, given: rule_pb.ScheduleTrigger) -> ScheduleConf
         found.add("schedule.next_fire_time", "is output only", INVALID)
     # Only whether it ever fires is asked, in the next forty years: any replica's clock will do.
     for field, refusal in schedule_refusals(given.cron, given.time_zone, datetime.now(UTC)):
-        found.add(f"schedule.{field}", str(refusal), refusal.reason.value.upper())
+        found.add(f"schedule.{field}", refusal_text(refusal), refusal.reason.value.upper())
     return ScheduleConfig(" ".join(given.cron.split()), given.time_zone or "UTC")
 
 

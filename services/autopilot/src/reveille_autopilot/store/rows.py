@@ -91,6 +91,7 @@ def trigger(row: Row, prefix: str = "") -> Trigger:
         publisher_user_id=row[f"{prefix}publisher_user_id"],
         revision=row[f"{prefix}revision"],
         synced_revision=row[f"{prefix}synced_revision"],
+        sync_error=row[f"{prefix}sync_error"],
         effective_from=row[f"{prefix}effective_from"],
         created_at=row[f"{prefix}created_at"],
         deleted_at=row[f"{prefix}deleted_at"],

@@ -130,7 +130,8 @@ SELECT id, workspace_id, autopilot_id, trigger_id, source, state, occurrence_key
     coalesce(planned_at, given_up_planned_at) AS planned_at,
     coalesce(delivery_id, given_up_delivery_id) AS delivery_id, given_up_at, execution_mode,
     agent_id, rule_version_id, title, '' AS prompt, originator_user_id, accountable_user_id,
-    attribution_source, reason, message, wakeup_id, issue_id, NULL::bytea AS result,
+    attribution_source, reason, message, wakeup_id, issue_id,
+    CASE WHEN result IS NOT NULL THEN ''::bytea END AS result,
     payload_ready, payload_bytes, attempts, next_attempt_at, dispatch_deadline_at, cancel_requested_at,
     cancel_requested_by, request_fingerprint, trace_carrier, created_at, finished_at
 FROM runs
@@ -143,12 +144,13 @@ LIMIT $6;
 
 -- name: find_runs
 -- The runs an id leads to, newest first, for Explain: a run, a delivery, a wakeup or an issue.
--- $1 id
+-- Of a result only that there is one. $1 id
 SELECT id, workspace_id, autopilot_id, trigger_id, source, state, occurrence_key,
     coalesce(planned_at, given_up_planned_at) AS planned_at,
     coalesce(delivery_id, given_up_delivery_id) AS delivery_id, given_up_at, execution_mode,
     agent_id, rule_version_id, title, '' AS prompt, originator_user_id, accountable_user_id,
-    attribution_source, reason, message, wakeup_id, issue_id, NULL::bytea AS result,
+    attribution_source, reason, message, wakeup_id, issue_id,
+    CASE WHEN result IS NOT NULL THEN ''::bytea END AS result,
     payload_ready, payload_bytes, attempts, next_attempt_at, dispatch_deadline_at, cancel_requested_at,
     cancel_requested_by, request_fingerprint, trace_carrier, created_at, finished_at
 FROM runs

@@ -128,6 +128,13 @@ async def mark_synced(tx: Tx, ids: Sequence[UUID], revisions: Sequence[int]) -> 
     await tx.execute(Q["mark_triggers_synced"], ids, revisions)
 
 
+async def note_refused(
+    tx: Tx, ids: Sequence[UUID], revisions: Sequence[int], causes: Sequence[str]
+) -> None:
+    """Note what was refused, and why; a row that changed meanwhile is left alone."""
+    await tx.execute(Q["note_triggers_refused"], ids, revisions, causes)
+
+
 async def is_synced(tx: Tx, trigger_id: UUID) -> bool:
     """Tell whether the present form is confirmed."""
     return bool(await tx.fetchval(Q["trigger_sync_state"], trigger_id))

@@ -12,7 +12,7 @@ VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $14);
 -- One trigger, tombstones included. $1 id
 SELECT id, autopilot_id, workspace_id, kind, enabled, label, cron, time_zone, effective_from,
     provider, event_filters, max_body_bytes, publisher_user_id, revision, synced_revision,
-    created_at, deleted_at
+    sync_error, created_at, deleted_at
 FROM triggers
 WHERE id = $1;
 
@@ -20,7 +20,7 @@ WHERE id = $1;
 -- All triggers of a rule, for its snapshot and its edits. $1 autopilot_id
 SELECT id, autopilot_id, workspace_id, kind, enabled, label, cron, time_zone, effective_from,
     provider, event_filters, max_body_bytes, publisher_user_id, revision, synced_revision,
-    created_at, deleted_at
+    sync_error, created_at, deleted_at
 FROM triggers
 WHERE autopilot_id = $1 AND deleted_at IS NULL
 ORDER BY id;
@@ -29,7 +29,7 @@ ORDER BY id;
 -- Oldest first. $1 autopilot_id, $2 after id or null, $3 limit
 SELECT id, autopilot_id, workspace_id, kind, enabled, label, cron, time_zone, effective_from,
     provider, event_filters, max_body_bytes, publisher_user_id, revision, synced_revision,
-    created_at, deleted_at
+    sync_error, created_at, deleted_at
 FROM triggers
 WHERE autopilot_id = $1 AND deleted_at IS NULL AND ($2::uuid IS NULL OR id > $2)
 ORDER BY id
@@ -106,9 +106,17 @@ WHERE revision <> synced_revision AND kind = 'webhook' AND id = ANY($1::uuid[]);
 -- Only the revision that was sent counts as confirmed: a newer one is sent again.
 -- $1 ids, $2 revisions
 UPDATE triggers t
-SET synced_revision = i.revision
+SET synced_revision = i.revision, sync_error = ''
 FROM unnest($1::uuid[], $2::bigint[]) AS i (id, revision)
 WHERE t.id = i.id AND t.revision = i.revision;
+
+-- name: note_triggers_refused
+-- What the receiver said; it is about the revision that was sent, so a newer one is left alone.
+-- $1 ids, $2 revisions, $3 causes
+UPDATE triggers t
+SET sync_error = i.cause
+FROM unnest($1::uuid[], $2::bigint[], $3::text[]) AS i (id, revision, cause)
+WHERE t.id = i.id AND t.revision = i.revision AND t.synced_revision <> i.revision;
 
 -- name: trigger_sync_state
 -- Whether the present form is confirmed. $1 id

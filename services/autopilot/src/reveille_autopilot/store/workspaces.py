@@ -83,6 +83,19 @@ async def mark_synced(tx: Tx, ids: Sequence[UUID], revisions: Sequence[int]) -> 
     await tx.execute(Q["mark_workspaces_synced"], ids, revisions)
 
 
+async def note_refused(
+    tx: Tx, ids: Sequence[UUID], revisions: Sequence[int], causes: Sequence[str]
+) -> None:
+    """Note what heartbeat has refused, and why; a row that changed meanwhile is left alone."""
+    await tx.execute(Q["note_workspaces_refused"], ids, revisions, causes)
+
+
+async def sync_state(tx: Tx, workspace_id: UUID) -> tuple[bool, str]:
+    """Tell whether heartbeat has the present form, and its words if it refused it."""
+    row = await tx.fetchrow(Q["workspace_sync_state"], workspace_id)
+    return (True, "") if row is None else (row["synced"], row["sync_error"])
+
+
 def _state(row: rows.Row) -> WorkspaceState:
     return WorkspaceState(
         rows.uuid(row["id"]),

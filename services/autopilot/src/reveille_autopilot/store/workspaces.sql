@@ -63,6 +63,18 @@ WHERE revision <> synced_revision AND id = ANY($1::uuid[]);
 -- Only the revision that was sent counts as confirmed: a newer one is sent again.
 -- $1 ids, $2 revisions
 UPDATE workspaces w
-SET synced_revision = i.revision
+SET synced_revision = i.revision, sync_error = ''
 FROM unnest($1::uuid[], $2::bigint[]) AS i (id, revision)
 WHERE w.id = i.id AND w.revision = i.revision;
+
+-- name: note_workspaces_refused
+-- What heartbeat said; it is about the revision that was sent, so a newer one is left alone.
+-- $1 ids, $2 revisions, $3 causes
+UPDATE workspaces w
+SET sync_error = i.cause
+FROM unnest($1::uuid[], $2::bigint[], $3::text[]) AS i (id, revision, cause)
+WHERE w.id = i.id AND w.revision = i.revision AND w.synced_revision <> i.revision;
+
+-- name: workspace_sync_state
+-- Whether heartbeat has confirmed the present form, and what it said if it refused it. $1 id
+SELECT revision = synced_revision AS synced, sync_error FROM workspaces WHERE id = $1;

@@ -74,13 +74,15 @@ async def _workspace(tx: Tx, actor: Actor, workspace_id: UUID) -> list[Finding]:
     workspace = await workspaces.get(tx, workspace_id)
     if workspace is None or not await _sees(tx, actor, workspace_id):
         return []
-    waiting = await workspaces.unsynced_of(tx, [workspace_id])
-    known = "has not been told of it yet" if waiting else "knows it"
+    synced, refusal = await workspaces.sync_state(tx, workspace_id)
+    known = "knows it" if synced else "has not been told of it yet"
+    if refusal:
+        known = f"refuses it: {refusal}"
     finding = Finding(
         time=workspace.created_at,
         subject="workspace",
         subject_id=str(workspace.id),
-        state="unsynced" if waiting else "active",
+        state="active" if synced else "unsynced",
         text=f"The workspace “{workspace.name}” ({workspace.issue_prefix}); heartbeat {known}.",
         rows=(("autopilot.workspaces", str(workspace.id)),),
     )

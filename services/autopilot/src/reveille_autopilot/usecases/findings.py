@@ -57,10 +57,7 @@ def explain_trigger(trigger: Trigger, rule: Autopilot, next_fire: datetime | Non
         text = f"The webhook listens for {events} from {trigger.config.provider}."
     if not trigger.synced:
         state = "unsynced" if state in {"active", "deleted"} else state
-        text += (
-            f" {receiver.capitalize()} has not confirmed this yet: it has revision"
-            f" {trigger.synced_revision} of {trigger.revision}, and is sent the rest."
-        )
+        text += f" {_unsynced(trigger, receiver)}"
     return Finding(
         time=trigger.deleted_at or trigger.created_at,
         subject="trigger",
@@ -99,6 +96,16 @@ def explain_autopilot(
     )
 
 
+def _unsynced(trigger: Trigger, receiver: str) -> str:
+    revisions = f"it has revision {trigger.synced_revision} of {trigger.revision}"
+    if trigger.sync_error:
+        return (
+            f"{receiver.capitalize()} refuses it: {trigger.sync_error}"
+            f" ({revisions}, and is offered the rest now and then)."
+        )
+    return f"{receiver.capitalize()} has not confirmed this yet: {revisions}, and is sent the rest."
+
+
 def _schedule(config: ScheduleConfig, next_fire: datetime | None) -> tuple[str, str]:
     rule = f"“{config.cron}” in {config.time_zone}"
     if next_fire is None:
@@ -113,10 +120,10 @@ def _run_text(run: Run) -> str:
         case RunState.RUNNING:
             text = f"Its wakeup {run.wakeup_id} exists; the run ends when the wakeup is settled."
         case RunState.ISSUE_CREATED:
-            text = (
-                f"Its issue {run.issue_id} exists; the run ends when the issue is done,"
-                " cancelled or deleted."
-            )
+            text = f"Its issue {run.issue_id} exists; the run ends when the issue does."
+            if run.result is not None:
+                text += " The agent ended without closing the issue."
+            text += f" `reveille issues move {run.issue_id} done` closes it by hand."
         case RunState.COMPLETED:
             made = "issue" if run.execution_mode is ExecutionMode.CREATE_ISSUE else "wakeup"
             return f"Done: its {made} was completed."

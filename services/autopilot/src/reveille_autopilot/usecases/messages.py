@@ -101,6 +101,7 @@ def trigger(value: Trigger, rule: Autopilot, now: datetime) -> rule_pb.Trigger:
         label=value.label,
         publisher_user_id=value.publisher_user_id or "",
         synced=value.synced,
+        sync_error="" if value.synced else value.sync_error,
         create_time=to_timestamp(value.created_at),
     )
     match value.config:

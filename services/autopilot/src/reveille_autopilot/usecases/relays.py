@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Collection, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from typing import TYPE_CHECKING, TypeVar
 from uuid import UUID
 
@@ -16,10 +16,9 @@ from reveille_autopilot.store.workspaces import WorkspaceState
 from reveille_autopilot.usecases.jobs import Jobs
 from reveille_autopilot.usecases.peers import Heartbeat, is_refusal
 from reveille_autopilot.usecases.plans import JOB, SCOPE_KIND
-from reveille_runtime import logs
 from reveille_runtime.crash import crash_point
 from reveille_runtime.db import Database, Tx
-from reveille_runtime.desired import DesiredRow, Relay
+from reveille_runtime.desired import DesiredRow, Pushed, Relay
 from reveille_runtime.errors import DomainError, NotFound
 from reveille_runtime.rpc_errors import as_domain_errors
 from reveille_runtime.validation import to_timestamp
@@ -30,7 +29,8 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 R = TypeVar("R", bound=DesiredRow)
-_log = logs.get_logger(__name__)
+# A refusal names a few fields; a longer text is cut.
+_LONGEST_CAUSE = 1_000
 
 
 class Relays:
@@ -55,6 +55,7 @@ class Relays:
             load=lambda ids: self._read(triggers.unsynced_scopes_of, ids),
             push=self._push_scopes,
             mark=lambda ids, revisions: self._read(triggers.mark_synced, ids, revisions),
+            note=lambda *refused: self._read(triggers.note_refused, *refused),
         )
         self.endpoints: Relay[EndpointState] = Relay(
             "autopilot.endpoints",
@@ -62,6 +63,7 @@ class Relays:
             load=lambda ids: self._read(triggers.unsynced_endpoints_of, ids),
             push=self._push_endpoints,
             mark=lambda ids, revisions: self._read(triggers.mark_synced, ids, revisions),
+            note=lambda *refused: self._read(triggers.note_refused, *refused),
         )
         self.workspaces: Relay[WorkspaceState] = Relay(
             "autopilot.workspaces",
@@ -69,24 +71,26 @@ class Relays:
             load=lambda ids: self._read(workspaces.unsynced_of, ids),
             push=self._push_workspaces,
             mark=lambda ids, revisions: self._read(workspaces.mark_synced, ids, revisions),
+            note=lambda *refused: self._read(workspaces.note_refused, *refused),
         )
 
     async def _read(self, work: Callable[..., Awaitable[T]], *args: object) -> T:
         async with self._db.session() as tx:
             return await _with(tx, work, *args)
 
-    async def _push_scopes(self, rows: Sequence[ScopeState]) -> Collection[UUID]:
+    async def _push_scopes(self, rows: Sequence[ScopeState]) -> Pushed:
         """Send scopes and deletions; scopes of a job that is not known yet need it first."""
         await self._jobs.registered()
         wanted = [row for row in rows if not row.deleted]
         deleted = [row for row in rows if row.deleted]
         taken: list[UUID] = []
+        refused: dict[UUID, str] = {}
         if wanted:
-            taken += await _halving(wanted, self._upsert_scopes)
+            taken += await _halving(wanted, self._upsert_scopes, refused)
         if deleted:
-            taken += await _halving(deleted, self._delete_scopes)
+            taken += await _halving(deleted, self._delete_scopes, refused)
         crash_point("autopilot.relay.after_push")
-        return taken
+        return Pushed(taken, refused)
 
     async def _upsert_scopes(self, rows: Sequence[ScopeState]) -> None:
         scopes = [
@@ -122,7 +126,7 @@ class Relays:
         with as_domain_errors():
             await self._scheduler.DeleteScopes(scheduler_pb.DeleteScopesRequest(scopes=keys))
 
-    async def _push_endpoints(self, rows: Sequence[EndpointState]) -> Collection[UUID]:
+    async def _push_endpoints(self, rows: Sequence[EndpointState]) -> Pushed:
         return await _one_by_one(rows, self._push_endpoint)
 
     async def _push_endpoint(self, row: EndpointState) -> None:
@@ -149,7 +153,7 @@ class Relays:
                 )
             )
 
-    async def _push_workspaces(self, rows: Sequence[WorkspaceState]) -> Collection[UUID]:
+    async def _push_workspaces(self, rows: Sequence[WorkspaceState]) -> Pushed:
         return await _one_by_one(rows, self._push_workspace)
 
     async def _push_workspace(self, row: WorkspaceState) -> None:
@@ -168,7 +172,9 @@ async def _with(tx: Tx, work: Callable[..., Awaitable[T]], *args: object) -> T:
     return await work(tx, *args)
 
 
-async def _halving(rows: Sequence[R], push: Callable[[Sequence[R]], Awaitable[None]]) -> list[UUID]:
+async def _halving(
+    rows: Sequence[R], push: Callable[[Sequence[R]], Awaitable[None]], refused: dict[UUID, str]
+) -> list[UUID]:
     """Send a batch; one that is refused is halved, so that a bad row holds nobody else up."""
     try:
         await push(rows)
@@ -176,36 +182,33 @@ async def _halving(rows: Sequence[R], push: Callable[[Sequence[R]], Awaitable[No
         if not is_refusal(error):
             raise
         if len(rows) == 1:
-            _note_refusal(rows[0].id, error)
+            refused[rows[0].id] = _cause(error)
             return []
         middle = len(rows) // 2
-        return await _halving(rows[:middle], push) + await _halving(rows[middle:], push)
+        first = await _halving(rows[:middle], push, refused)
+        return first + await _halving(rows[middle:], push, refused)
     return [row.id for row in rows]
 
 
-async def _one_by_one(rows: Sequence[R], push: Callable[[R], Awaitable[None]]) -> list[UUID]:
-    """Send rows for which there is no batch; those taken before an outage count."""
+async def _one_by_one(rows: Sequence[R], push: Callable[[R], Awaitable[None]]) -> Pushed:
+    """Send rows for which there is no batch; what became of them before an outage counts."""
     taken: list[UUID] = []
+    refused: dict[UUID, str] = {}
     for row in rows:
         try:
             await push(row)
         except DomainError as error:
             if is_refusal(error):
-                _note_refusal(row.id, error)
+                refused[row.id] = _cause(error)
                 continue
-            if taken:
+            if taken or refused:
                 break
             raise
         taken.append(row.id)
     crash_point("autopilot.relay.after_push")
-    return taken
+    return Pushed(taken, refused)
 
 
-def _note_refusal(row_id: UUID, error: DomainError) -> None:
-    _log.error(
-        "A row was refused by its receiver.",
-        action="relay.row_refused",
-        id=str(row_id),
-        reason=error.reason,
-        cause=error.message,
-    )
+def _cause(error: DomainError) -> str:
+    """Say in the receiver's words why it refuses a row."""
+    return error.message[:_LONGEST_CAUSE]

@@ -15,6 +15,7 @@ from reveille_autopilot.domain.models import Autopilot, ScheduleConfig, Trigger,
 from reveille_autopilot.domain.states import Change, TriggerKind
 from reveille_autopilot.store import autopilots, triggers
 from reveille_autopilot.usecases import messages
+from reveille_autopilot.usecases.providers import Providers
 from reveille_autopilot.usecases.publish import locked_for_edit, publish
 from reveille_autopilot.usecases.relays import Relays
 from reveille_autopilot.usecases.standing import not_found, readable_autopilot, readable_trigger
@@ -76,9 +77,15 @@ class Triggers:
     """Publishes triggers and has the scheduler or the gateway know them."""
 
     def __init__(
-        self, db: Database, relays: Relays, sealer: Sealer, public_url: str | None
+        self,
+        db: Database,
+        relays: Relays,
+        providers: Providers,
+        sealer: Sealer,
+        public_url: str | None,
     ) -> None:
         self._db = db
+        self._providers = providers
         self._relays = relays
         self._sealer = sealer
         self._public_url = public_url
@@ -86,8 +93,14 @@ class Triggers:
     async def create(
         self, actor: Actor, new: NewTrigger, request: pb.CreateTriggerRequest
     ) -> pb.CreateTriggerResponse:
-        """Create a trigger; of a webhook, the answer is the only place that shows its address."""
+        """Create a trigger; of a webhook, the answer is the only place that shows its address.
+
+        Raises:
+            InvalidArgument: the gateway does not know the sender.
+        """
         webhook = isinstance(new.config, WebhookConfig)
+        if isinstance(new.config, WebhookConfig):
+            await self._providers.require_known(new.config.provider)
 
         async def make(tx: Tx) -> pb.CreateTriggerResponse:
             rule, editor, now = await locked_for_edit(tx, actor, new.autopilot_id)

@@ -158,6 +158,7 @@ class Trigger(_message.Message):
     PUBLISHER_USER_ID_FIELD_NUMBER: _builtins.int
     SYNCED_FIELD_NUMBER: _builtins.int
     CREATE_TIME_FIELD_NUMBER: _builtins.int
+    SYNC_ERROR_FIELD_NUMBER: _builtins.int
     trigger_id: _builtins.str
     """The id; also the id of its scheduler scope or webhook endpoint."""
     autopilot_id: _builtins.str
@@ -172,6 +173,8 @@ class Trigger(_message.Message):
     """The member who answers for what it does."""
     synced: _builtins.bool
     """Whether the scheduler or the gateway has the current settings."""
+    sync_error: _builtins.str
+    """Why the scheduler or the gateway refuses the current settings; empty unless it does."""
     @_builtins.property
     def schedule(self) -> Global___ScheduleTrigger:
         """Fires by the clock."""
@@ -197,10 +200,11 @@ class Trigger(_message.Message):
         publisher_user_id: _builtins.str = ...,
         synced: _builtins.bool = ...,
         create_time: _timestamp_pb2.Timestamp | None = ...,
+        sync_error: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["create_time", b"create_time", "kind", b"kind", "schedule", b"schedule", "webhook", b"webhook"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["autopilot_id", b"autopilot_id", "create_time", b"create_time", "enabled", b"enabled", "kind", b"kind", "label", b"label", "publisher_user_id", b"publisher_user_id", "schedule", b"schedule", "synced", b"synced", "trigger_id", b"trigger_id", "webhook", b"webhook", "workspace_id", b"workspace_id"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["autopilot_id", b"autopilot_id", "create_time", b"create_time", "enabled", b"enabled", "kind", b"kind", "label", b"label", "publisher_user_id", b"publisher_user_id", "schedule", b"schedule", "sync_error", b"sync_error", "synced", b"synced", "trigger_id", b"trigger_id", "webhook", b"webhook", "workspace_id", b"workspace_id"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType_kind: _TypeAlias = _typing.Literal["schedule", "webhook"]  # noqa: Y015
     _WhichOneofArgType_kind: _TypeAlias = _typing.Literal["kind", b"kind"]  # noqa: Y015

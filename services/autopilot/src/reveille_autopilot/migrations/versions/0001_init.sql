@@ -6,7 +6,8 @@ CREATE FUNCTION clock() RETURNS timestamptz LANGUAGE sql VOLATILE AS $$
         + coalesce(nullif(current_setting('reveille.clock_offset', true), ''), '0')::interval
 $$;
 
--- Tenants. Heartbeat keeps a copy: it is sent while synced_revision lags behind.
+-- Tenants. Heartbeat keeps a copy: it is sent while synced_revision lags behind. What it said when
+-- it refused the row stands in sync_error until it takes it.
 CREATE TABLE workspaces (
     id uuid PRIMARY KEY,
     name text NOT NULL CHECK (char_length(name) BETWEEN 1 AND 200),
@@ -15,6 +16,7 @@ CREATE TABLE workspaces (
     default_responsible_user_id text NOT NULL,
     revision bigint NOT NULL DEFAULT 1,
     synced_revision bigint NOT NULL DEFAULT 0,
+    sync_error text NOT NULL DEFAULT '',
     created_at timestamptz NOT NULL DEFAULT clock(),
     CONSTRAINT workspaces_issue_prefix_key UNIQUE (issue_prefix)
 );
@@ -49,6 +51,7 @@ CREATE INDEX autopilots_workspace_idx ON autopilots (workspace_id, id DESC);
 
 -- What sets a rule off. The scheduler (schedule) or the gateway (webhook) is sent the current row
 -- while synced_revision lags behind; a deleted row stays, so that the deletion can be sent too.
+-- A refusal stands in sync_error until the row is taken.
 -- Of a webhook's address only the hash is kept.
 CREATE TABLE triggers (
     id uuid PRIMARY KEY,
@@ -69,6 +72,7 @@ CREATE TABLE triggers (
     publisher_user_id text,
     revision bigint NOT NULL DEFAULT 1,
     synced_revision bigint NOT NULL DEFAULT 0,
+    sync_error text NOT NULL DEFAULT '',
     created_at timestamptz NOT NULL DEFAULT clock(),
     deleted_at timestamptz,
     CONSTRAINT triggers_config_check CHECK (
