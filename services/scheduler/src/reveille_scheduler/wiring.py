@@ -48,6 +48,7 @@ from reveille_scheduler.workers.patience import patiently
 from reveille_scheduler.workers.planner import Planner
 
 SETTLE_PATIENCE_SECONDS = 900.0
+PLANNING_LANES = 2
 
 
 async def build(app: App[Settings]) -> None:
@@ -78,7 +79,7 @@ async def build(app: App[Settings]) -> None:
     )
     planner = Planner(
         DueJobs(database),
-        PlanDue(database, runner),
+        [PlanDue(database, runner) for _ in range(PLANNING_LANES)],
         ClaimRetries(database, tracing, runner),
         PlanHooks(database, handlers, runner),
         executor,

@@ -1,0 +1,104 @@
+"""The planning loop: fair between jobs, wide when there is much, bounded by its executor."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+
+import pytest
+from tests.integration.scheduler.conftest import JOB, Owner, Replica, start_at, wish
+
+from reveille_scheduler.usecases.plan_due import PlanDue, PlannedBatch
+from reveille_scheduler.workers.executor import Executor
+from reveille_scheduler.workers.planner import Planner
+from reveille_testkit.waiting import eventually
+
+NOON = datetime(2030, 6, 1, 12, tzinfo=UTC)
+SECOND = timedelta(seconds=1)
+
+
+def planner(replica: Replica, capacity: int, batch: int, lanes: int = 2) -> Planner:
+    replica.executor = Executor(replica.hand_over, capacity, grace=0.0)
+    return Planner(
+        replica.due_jobs,
+        [PlanDue(replica.database, f"lane-{n}", replica.clock) for n in range(lanes)],
+        replica.claim_retries,
+        replica.plan_hooks,
+        replica.executor,
+        batch,
+    )
+
+
+async def idle(replica: Replica, capacity: int) -> None:
+    async def free() -> int:
+        return replica.executor.free
+
+    await eventually(free, "all attempts have ended", until=lambda free: free == capacity)
+
+
+async def test_never_more_is_claimed_than_can_be_executed(replica: Replica, owner: Owner) -> None:
+    owner.may_answer.clear()
+    await replica.scopes.put([wish(f"scope-{n}") for n in range(30)])
+    await start_at(replica, NOON + SECOND)
+    loop = planner(replica, capacity=7, batch=5)
+    for _ in range(4):
+        await loop.step()
+    assert len(await replica.ledger()) == 7
+    assert replica.executor.free == 0
+
+    owner.may_answer.set()
+    async with asyncio.timeout(20):
+        while len(await replica.ledger()) < 30 or replica.executor.free < 7:
+            await loop.step()
+    assert sorted(plan.scope_id for plan in owner.plans) == sorted(f"scope-{n}" for n in range(30))
+
+
+async def test_lanes_share_what_is_due(replica: Replica) -> None:
+    await replica.scopes.put([wish(f"scope-{n}") for n in range(100)])
+    await start_at(replica, NOON + SECOND)
+    assert await planner(replica, capacity=1000, batch=10).step() == 0
+
+    runners = {each.runner_id for each in await replica.ledger()}
+    assert runners == {"lane-0", "lane-1"}
+    await replica.executor.stop()
+
+
+async def test_every_job_is_first_in_turn(replica: Replica, owner: Owner) -> None:
+    """A job that could fill the whole capacity for ever leaves room for another."""
+    owner.may_answer.clear()
+    await replica.jobs.register(replace(JOB, name="greedy"))
+    await replica.scopes.put(
+        [wish(f"scope-{n}", job_name="greedy") for n in range(50)] + [wish("modest")]
+    )
+    await start_at(replica, NOON + SECOND)
+    loop = planner(replica, capacity=10, batch=10)
+    await loop.step()
+    first = {each.job_name for each in await replica.ledger()}
+    owner.may_answer.set()
+    await idle(replica, 10)
+    await loop.step()
+
+    assert "tidy" in first | {each.job_name for each in await replica.ledger()}
+    await replica.executor.stop()
+
+
+async def test_what_one_lane_claimed_is_executed_although_another_failed(
+    replica: Replica, owner: Owner, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await replica.scopes.put([wish(f"scope-{n}") for n in range(20)])
+    await start_at(replica, NOON + SECOND)
+    loop = planner(replica, capacity=100, batch=5)
+    sound, broken = loop._lanes
+
+    class Broken:
+        async def __call__(self, job_name: str, limit: int) -> PlannedBatch:
+            raise ConnectionResetError
+
+    monkeypatch.setattr(loop, "_lanes", (sound, Broken()))
+    assert broken is not sound
+    with pytest.raises(ConnectionResetError):
+        await loop.step()
+    await idle(replica, 100)
+
+    assert len(owner.plans) == 10
