@@ -36,12 +36,14 @@ def main() -> int:
     server.add_insecure_port(os.environ["REVEILLE_LISTEN"])
     server.start()
     say("serving")
+    if "SAY" in os.environ:
+        say(os.environ["SAY"])
     # A signal may reach another thread first; this one then looks by itself.
     while not stop.wait(0.1):
         pass
     server.stop(0).wait()
     say("drained")
-    return 0
+    return int(os.environ.get("LAST_CODE", "0"))
 
 
 if __name__ == "__main__":

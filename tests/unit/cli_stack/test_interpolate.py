@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from reveille_cli.stack.errors import ComposeInvalid
-from reveille_cli.stack.interpolate import interpolate
+from reveille_cli.stack.interpolate import interpolate, variables_in
 
 VARIABLES = {"SET": "value", "EMPTY": "", "PORT": "8080"}
 
@@ -55,3 +55,17 @@ def test_variables_are_replaced_as_compose_does(text: str, expected: str) -> Non
 def test_what_cannot_be_read_is_refused(text: str, message: str) -> None:
     with pytest.raises(ComposeInvalid, match=message):
         interpolate(text, VARIABLES)
+
+
+@pytest.mark.parametrize(
+    ("text", "names"),
+    [
+        ("plain", []),
+        ("$A:${B}", ["A", "B"]),
+        ("x${A:-${B:-1}}:${C-2}y", ["A", "C"]),
+        ("$$A $$${B}", ["B"]),
+        ("$", []),
+    ],
+)
+def test_variables_that_stand_in_a_text(text: str, names: list[str]) -> None:
+    assert variables_in(text) == names

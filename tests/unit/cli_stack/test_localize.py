@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import socket
 from pathlib import Path
 
 import pytest
@@ -12,7 +13,7 @@ from reveille_cli.stack.datadir import DataDir
 from reveille_cli.stack.errors import ComposeInvalid, StackError
 from reveille_cli.stack.localize import DatabaseAddress, Localizer
 from reveille_cli.stack.plan import inherited_environment, make_launches
-from reveille_cli.stack.ports import PortHolder, PortMap, assign_ports, listened_ports
+from reveille_cli.stack.ports import LOOPBACK, PortHolder, PortMap, assign_ports, listened_ports
 
 SERVICES = {
     "postgres": {
@@ -134,6 +135,33 @@ def test_every_port_is_assigned_and_held(compose: Compose) -> None:
         drawn = {other.hold() for _ in range(200)}
         other.close()
         assert not taken & drawn
+    finally:
+        holder.close()
+
+
+def test_a_free_port_is_the_remembered_one_while_nobody_has_it(compose: Compose) -> None:
+    with socket.create_server((LOOPBACK, 0)) as other:
+        taken = other.getsockname()[1]
+        holder = PortHolder()
+        first = assign_ports(compose, {}, holder, free=True)
+        holder.close()
+        known = {**first.assigned, ("back", 1, 90): taken}
+        try:
+            again = assign_ports(compose, {}, holder, free=True, remembered=known)
+        finally:
+            holder.close()
+
+    assert again.of("web-front", 1, 50) == first.of("web-front", 1, 50)
+    assert again.of("web-front", 1, 80) == first.of("web-front", 1, 80)
+    assert again.of("back", 1, 90) not in {None, taken}
+
+
+def test_a_port_is_held_once() -> None:
+    holder = PortHolder()
+    try:
+        port = holder.hold()
+        with pytest.raises(OSError, match="held already"):
+            holder.hold(port)
     finally:
         holder.close()
 

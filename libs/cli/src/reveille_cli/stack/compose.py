@@ -181,12 +181,12 @@ def _refuse_shared_ports(services: Iterable[Service]) -> None:
     for service in services:
         for port in service.ports:
             who = f"{service.name} ({port.variable})" if port.variable else service.name
-            other = taken.setdefault(port.host, who)
-            if other is not who:
+            if port.host in taken:
                 raise ComposeInvalid(
-                    f"{other} and {who} both want port {port.host}",
+                    f"{taken[port.host]} and {who} both want port {port.host}",
                     hint="give each a port of its own",
                 )
+            taken[port.host] = who
 
 
 def _service(

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import signal
 import threading
 from collections.abc import Callable
 
-from reveille_cli.stack.process import ProcessStatus
+from reveille_cli.stack.process import ProcessStatus, signal_name
 
 _REPEAT_SECONDS = 10
 
@@ -43,9 +44,8 @@ class LogListener(Listener):
     def changed(self, status: ProcessStatus) -> None:
         """Write a state."""
         self._told.pop(status.name, None)
-        pid = f" (pid {status.pid})" if status.pid else ""
-        ended = f" ({status.exit_text()})" if status.exit_code else ""
-        self._write(f"{status.name}: {status.state}{pid or ended}")
+        pid = f" (pid {status.pid})" if status.pid else _ending(status)
+        self._write(f"{status.name}: {status.state}{pid}")
 
     def waiting(self, status: ProcessStatus, reason: str, seconds: int) -> None:
         """Write what a process waits for: at first, and then every few seconds."""
@@ -65,6 +65,14 @@ class LogListener(Listener):
             self._write(f"{status.name} {status.exit_text()}; its last lines:")
             for line in tail:
                 self._write(f"  | {line}")
+
+
+def _ending(status: ProcessStatus) -> str:
+    code = status.exit_code
+    # That it ended by the signal that asked it to is not worth a word.
+    if not code or code == -signal.SIGTERM:
+        return ""
+    return f" (code {code})" if code > 0 else f" ({signal_name(-code)})"
 
 
 def waiting_text(name: str, reason: str, seconds: int) -> str:

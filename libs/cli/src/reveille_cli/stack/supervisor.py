@@ -266,14 +266,15 @@ class Supervisor:
         services = [item for item in self._processes.values() if not item.launch.one_shot]
         if any(item.state is not ProcessState.EXITED for item in services) or not services:
             return
-        ends: dict[tuple[str, tuple[str, ...]], list[str]] = {}
+        ends: dict[str, list[str]] = {}
         for item in services:
-            ends.setdefault((item.how_it_ended(), tuple(item.tail())), []).append(item.name)
+            ends.setdefault(item.how_it_ended(), []).append(item.name)
+        said = dict.fromkeys(tuple(item.tail()) for item in services)
         raise StartFailed(
             "no service could start: "
-            + "; ".join(f"{_in_words(names)} {how}" for (how, _), names in ends.items()),
+            + "; ".join(f"{_in_words(names)} {how}" for how, names in ends.items()),
             hint=f"their logs are in {self.data_dir.logs}",
-            details=[line for _, tail in ends for line in tail],
+            details=[line for tail in said for line in tail],
         )
 
     def _await_condition(self, service: str, condition: Condition) -> None:
