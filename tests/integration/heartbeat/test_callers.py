@@ -276,6 +276,31 @@ async def test_an_older_revision_of_a_workspace_changes_nothing(idle: World) -> 
     assert made.issue.identifier == "NEW-1"
 
 
+async def test_a_list_of_an_unknown_workspace_is_refused_and_one_of_an_empty_one_is_empty(
+    idle: World,
+) -> None:
+    keys = idle.client.keys
+    for token in (keys.service("autopilot"), keys.user("root", operator=True)):
+        asking = As(idle.client.channel(token))
+
+        def lists(workspace_id: object, asking: As = asking) -> list[Any]:
+            given: Any = {"workspace_id": str(workspace_id)}
+            return [
+                asking.agents.ListAgents(agent_pb2.ListAgentsRequest(**given)),
+                asking.issues.ListIssues(issue_pb2.ListIssuesRequest(**given)),
+                asking.wakeups.ListWakeups(wakeup_pb2.ListWakeupsRequest(**given)),
+                asking.runs.ListRuns(run_pb2.ListRunsRequest(**given)),
+            ]
+
+        unknown = uuid4()
+        for call in lists(unknown):
+            error = await refused(call)
+            assert isinstance(error, NotFound)
+            assert error.message == f"workspace {unknown} does not exist, or is not yours"
+        for call in lists(idle.workspace_id):
+            assert (await call).next_page_token == ""
+
+
 async def test_the_reasons_are_told_for_whatever_one_asks(idle: World) -> None:
     agent = await idle.agent()
     made = await idle.issue(agent, "manual:1")
@@ -297,5 +322,9 @@ async def test_the_reasons_are_told_for_whatever_one_asks(idle: World) -> None:
     (cancelled,) = await told("webhook:3")
     assert cancelled.state == "cancelled"
     about = await told(agent.agent_id)
-    assert any("0 of 1 slots in use and 1 runs waiting" in each.text for each in about)
+    (loaded,) = [each for each in about if each.subject == "agent"]
+    assert "0 of 1 slots in use and 1 runs waiting" in loaded.text
+    assert loaded.command == (
+        f"reveille agent-runs list --workspace {idle.workspace_id} --agent {agent.agent_id}"
+    )
     assert await told(str(uuid4())) == []

@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from pathlib import Path
 
-from tests.integration.heartbeat.conftest import Stage
+import asyncpg
+import pytest
+from tests.integration.heartbeat.conftest import Service, Stage
 from tests.integration.heartbeat.kit import ANSWER, OWNER, World, marker, ran
 
 from reveille.events.v1 import event_service_pb2 as events_pb
 from reveille.heartbeat.v1 import issue_pb2, run_pb2, wakeup_pb2
 from reveille_runtime.carrier import SpanSeed
 from reveille_runtime.client import stream
+from reveille_runtime.errors import Unavailable
+from reveille_runtime.rpc_errors import as_domain_errors
 
 
 async def test_a_wake_runs_a_process_and_completes_with_its_answer(
@@ -79,6 +84,25 @@ async def test_everything_is_told_in_the_feed_under_the_occurrence_key(world: Wo
     assert settled["result"]["summary"] == "echo: Fix it"
     states = [json.loads(event.payload)["state"] for event in told if event.type.startswith("run.")]
     assert states == ["queued", "running", "succeeded"]
+
+
+@pytest.mark.usefixtures("service")
+async def test_the_feed_has_begun_before_anything_is_told(
+    rows: asyncpg.Connection[asyncpg.Record],
+) -> None:
+    assert await rows.fetchval("SELECT count(*) FROM feed_epoch") == 1
+    assert await rows.fetchval("SELECT count(*) FROM feed") == 0
+
+
+async def test_a_stream_ends_with_the_service(service: Service, world: World) -> None:
+    async with stream(world.events.WatchEvents(events_pb.WatchEventsRequest())) as messages:
+        told = aiter(messages)
+        await anext(told)
+        stopping = asyncio.create_task(service.app.stop())
+        with pytest.raises(Unavailable), as_domain_errors():
+            async for _ in told:
+                pass
+    await stopping
 
 
 async def test_one_trace_leads_from_the_callers_carrier_to_the_agents_environment(

@@ -10,6 +10,7 @@ from tests.integration.heartbeat.conftest import Service, Stage
 from tests.integration.heartbeat.kit import ANSWER, World
 
 from reveille.common.v1 import reason_pb2
+from reveille.explain.v1 import explain_service_pb2 as explain_pb
 from reveille.heartbeat.v1 import run_pb2, wakeup_pb2
 from reveille_heartbeat.adapters.process.identity import is_alive, start_ticks
 from reveille_heartbeat.domain.values import ProcessIdentity
@@ -65,12 +66,18 @@ async def outcome(world: World, code: str, **more: Any) -> run_pb2.HeartbeatRun:
     return await world.run(wakeup.run_id)
 
 
+async def told(world: World, about: str) -> list[explain_pb.Finding]:
+    answer = await world.explain.Explain(explain_pb.ExplainRequest(id=about))
+    return list(answer.findings)
+
+
 async def test_an_exit_status_is_the_agents_word(world: World) -> None:
     run = await outcome(world, "import sys\nprint('no', file=sys.stderr)\nsys.exit(3)")
 
     assert run.state == run_pb2.RUN_STATE_FAILED
     assert run.reason == reason_pb2.REASON_ADAPTER_FAILED
-    assert (run.exit_code, run.message) == (3, "the process exited with status 3")
+    assert run.exit_code == 3
+    assert run.message == "the process exited with status 3; its last words: no"
     assert await world.log(run.run_id, run_pb2.LOG_STREAM_STDERR) == "no\n"
     assert run.attempt == 1
 
@@ -89,6 +96,24 @@ async def test_a_program_that_does_not_exist_fails_with_the_shells_word(world: W
     run = await world.run(wakeup.run_id)
     assert run.exit_code == 127
     assert "/no/such/program" in await world.log(run.run_id, run_pb2.LOG_STREAM_STDERR)
+    assert "the program was not found; its last words: " in run.message
+    assert "/no/such/program: not found" in run.message
+    (finding,) = [
+        each
+        for each in await told(world, run.run_id)
+        if (each.subject, each.state) == ("agent_run", "failed")
+    ]
+    assert finding.command == f"reveille agent-runs logs {run.run_id} --stream stderr"
+
+
+async def test_the_last_words_hide_what_the_log_hides(world: World) -> None:
+    run = await outcome(
+        world,
+        "import os, sys\nprint('bad key', os.environ['API_KEY'], file=sys.stderr)\nsys.exit(1)",
+        config={"env": {"API_KEY": "hush-hush"}},
+    )
+
+    assert run.message.endswith("its last words: bad key *********")
 
 
 async def test_a_folder_that_does_not_exist_is_a_failed_set_up(world: World) -> None:
@@ -151,6 +176,31 @@ async def test_a_cancelled_run_ends_with_its_whole_family(world: World, tmp_path
     assert not any(is_alive(process) for process in family)
     run = await world.run(wakeup.run_id)
     assert (run.state, run.occupied) == (run_pb2.RUN_STATE_CANCELLED, False)
+    # The agent was killed by the cancel: there was no result that came too late.
+    kinds = {finding.state for finding in await told(world, run.run_id)}
+    assert "run.stopped" in kinds
+    assert "run.late_result" not in kinds
+
+
+async def test_an_end_without_a_summary_is_told_in_words(world: World) -> None:
+    run = await outcome(world, "")
+
+    (finding,) = [f for f in await told(world, run.run_id) if f.state == "run.succeeded"]
+    assert finding.text == "the agent ended well, and left no summary"
+    (attempt,) = [f for f in await told(world, run.run_id) if f.state == "succeeded"]
+    assert attempt.command == f"reveille agent-runs logs {run.run_id}"
+
+
+async def test_an_issue_that_its_agent_left_open_can_be_closed_by_hand(world: World) -> None:
+    made = await world.issue(await world.script(""), "manual:1")
+    issue_id = made.issue.issue_id
+    (before,) = [f for f in await told(world, issue_id) if f.subject == "issue"]
+    await world.settled(made.wakeup.wakeup_id)
+    (after,) = [f for f in await told(world, issue_id) if f.subject == "issue"]
+
+    assert "ended without closing it" not in before.text
+    assert "its agent ended without closing it" in after.text
+    assert after.command == f"reveille issues move {issue_id} done"
 
 
 async def test_what_a_finished_agent_leaves_behind_is_ended(world: World, tmp_path: Path) -> None:

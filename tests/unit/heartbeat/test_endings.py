@@ -24,7 +24,14 @@ from reveille_heartbeat.domain.followup import (
     joined_state,
     next_step,
 )
-from reveille_heartbeat.domain.outcome import End, EndKind, classify
+from reveille_heartbeat.domain.outcome import (
+    MAX_LINE,
+    End,
+    EndKind,
+    classify,
+    exit_text,
+    last_line,
+)
 from reveille_heartbeat.domain.reasons import Reason
 from reveille_heartbeat.domain.states import IssueState, RunState, WakeupState
 
@@ -53,6 +60,39 @@ def test_an_end_is_one_outcome(end: End, state: RunState, reason: Reason | None)
     assert (outcome.message == "") == (state is RunState.SUCCEEDED)
     # Only a success moves the issue.
     assert (outcome.issue_status is IssueState.DONE) == (state is RunState.SUCCEEDED)
+
+
+def test_what_a_shell_means_by_its_status_is_said_in_words() -> None:
+    message = classify(End(EndKind.EXITED, 127, "exec: no-such: not found"), None).message
+
+    assert "status 127" in message
+    assert "the program was not found" in message
+    assert message.endswith("its last words: exec: no-such: not found")
+    assert "cannot be executed" in exit_text(126)
+    assert exit_text(3) == "the process exited with status 3"
+
+
+@pytest.mark.parametrize(
+    ("output", "line"),
+    [
+        (b"", ""),
+        (b"\n \n", ""),
+        (b"first\nlast\n\n  \n", "last"),
+        (b"a\r\n\tb\x1b[31m \x07\xff\n", "b\ufffd[31m \ufffd\ufffd"),
+        ("txt.\u202eexe".encode(), "txt.\ufffdexe"),
+        (b"x" * 500, "x" * (MAX_LINE - 1) + "…"),
+    ],
+)
+def test_the_last_line_is_safe_to_show(output: bytes, line: str) -> None:
+    assert last_line(output) == line
+
+
+def test_only_what_an_agent_brought_itself_is_a_late_result() -> None:
+    killed = classify(End(EndKind.EXITED, 143), None)
+
+    assert not killed.brings_result
+    assert classify(End(EndKind.EXITED, 143), ANSWER).brings_result
+    assert classify(End(EndKind.EXITED, 0), None).brings_result
 
 
 def test_an_answer_that_cannot_be_used_fails_a_success_and_no_more() -> None:

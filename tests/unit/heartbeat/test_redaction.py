@@ -33,6 +33,15 @@ def test_no_secret_is_left_and_no_byte_is_lost(secrets: list[str], pieces: list[
     assert stored == whole or any(secret.encode() in whole for secret in secrets)
 
 
+def test_the_end_of_a_stream_shows_no_rest_of_a_secret() -> None:
+    redactor = Redactor(["hush-hush"])
+
+    assert redactor.redact_end(b"say hush-hush!", whole=True) == b"say *********!"
+    # The first bytes may be the rest of a secret whose beginning was not read.
+    assert redactor.redact_end(b"sh-hush\nsay hush-hush!", whole=False) == b"say *********!"
+    assert Redactor([]).redact_end(b"line", whole=False) == b"line"
+
+
 def test_a_longer_secret_goes_before_the_one_it_begins_with() -> None:
     assert Redactor(["abcdef", "abcdefgh"]).redact(b"abcdefgh!") == b"********!"
 

@@ -56,6 +56,7 @@ from reveille_heartbeat.usecases.update_issue import UpdateIssue
 from reveille_heartbeat.workers.engine import Engine
 from reveille_heartbeat.workers.recovery import Recovery
 from reveille_heartbeat.workers.sweeper import Sweeper
+from reveille_runtime import feed
 from reveille_runtime.app import App
 from reveille_runtime.crash import check_environment
 from reveille_runtime.db import Database
@@ -108,6 +109,7 @@ async def build(app: App[Settings]) -> None:
     executor = this_executor(spools.spool_id)
     database = await app.resource(Database(settings.database, app.telemetry))
     await wait_for_schema(database, "heartbeat")
+    await feed.begin_epoch(database)
     closing = await app.resource(AsyncExitStack())
     notifier = Notifier(database)
     closing.push_async_callback(notifier.close)

@@ -71,6 +71,16 @@ class Spool:
         except FileNotFoundError:
             return None
 
+    def end_of(self, stream: LogStream, size: int) -> tuple[bytes, bool]:
+        """Give the last bytes of a stream of output, and whether there are none before them."""
+        try:
+            with self.output(stream).open("rb") as file:
+                start = max(0, file.seek(0, os.SEEK_END) - size)
+                file.seek(start)
+                return file.read(size), start == 0
+        except FileNotFoundError:
+            return b"", True
+
     def exit_code(self) -> int | None:
         """Give the status that the wrapper left; None when it left none."""
         try:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import unicodedata
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import assert_never
@@ -11,6 +12,12 @@ from reveille_heartbeat.domain.reasons import Reason
 from reveille_heartbeat.domain.states import IssueState, RunState
 
 MAX_MESSAGE = 2_000
+MAX_LINE = 200
+_REPLACEMENT = "\N{REPLACEMENT CHARACTER}"
+_SHELL_WORDS = {
+    126: "the program cannot be executed",
+    127: "the program was not found",
+}
 
 
 class EndKind(StrEnum):
@@ -26,7 +33,10 @@ class EndKind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class End:
-    """The end itself. `exit_code` is a shell's: 128 + n for a process killed by signal n."""
+    """The end itself. `exit_code` is a shell's: 128 + n for a process killed by signal n.
+
+    `message` is what is known beyond the kind; of a process that exited, its last line on stderr.
+    """
 
     kind: EndKind
     exit_code: int | None = None
@@ -45,6 +55,11 @@ class Outcome:
     document: bytes | None = None
     issue_status: IssueState | None = None
 
+    @property
+    def brings_result(self) -> bool:
+        """Whether the agent came to an end of its own, and not only to an end."""
+        return self.state is RunState.SUCCEEDED or self.document is not None
+
 
 def classify(end: End, answer: Answer | None, problem: str = "") -> Outcome:
     """Turn the end and the answer (or what is wrong with it) into an outcome.
@@ -61,7 +76,9 @@ def classify(end: End, answer: Answer | None, problem: str = "") -> Outcome:
     match end.kind:
         case EndKind.EXITED:
             if end.exit_code not in (0, None):
-                text = end.message or exit_text(end.exit_code or 0)
+                text = exit_text(end.exit_code or 0)
+                if end.message:
+                    text += f"; its last words: {end.message}"
                 return failed(RunState.FAILED, Reason.ADAPTER_FAILED, text)
             if problem:
                 return failed(RunState.FAILED, Reason.ADAPTER_FAILED, problem)
@@ -94,4 +111,19 @@ def exit_text(code: int) -> str:
     """Say how a process ended, in words."""
     if code > 128:
         return f"the process was ended by signal {code - 128}"
-    return f"the process exited with status {code}"
+    meaning = _SHELL_WORDS.get(code)
+    text = f"the process exited with status {code}"
+    return text if meaning is None else f"{text}, by which a shell says that {meaning}"
+
+
+def last_line(output: bytes) -> str:
+    """Give the last line that says something, made safe to show anywhere and cut to one glance."""
+    lines = output.decode(errors="replace").splitlines()
+    said = next((line.strip() for line in reversed(lines) if line.strip()), "")
+    shown = "".join(_REPLACEMENT if _is_control(char) else char for char in said)
+    return shown if len(shown) <= MAX_LINE else shown[: MAX_LINE - 1] + "…"
+
+
+def _is_control(char: str) -> bool:
+    """Control and format characters move a terminal's cursor, or turn its text around."""
+    return unicodedata.category(char).startswith("C")

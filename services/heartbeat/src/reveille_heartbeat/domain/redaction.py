@@ -53,6 +53,13 @@ class Redactor:
                 data = data.replace(needle, MASK.encode() * len(needle))
         return data
 
+    def redact_end(self, data: bytes, *, whole: bool) -> bytes:
+        """Blank out the secrets of a stream's last bytes; one may have begun before them."""
+        if whole:
+            return self.redact(data)
+        longest = max((len(needle) for needle in self._needles), default=1)
+        return self.redact(data)[longest - 1 :]
+
     def safe_length(self, data: bytes) -> int:
         """Tell how much of the data can be passed on: its end may be the beginning of a secret."""
         held = 0

@@ -25,6 +25,13 @@ SELECT stream, max(end_offset) AS end_offset FROM run_log_chunks
 WHERE run_id = $1
 GROUP BY stream;
 
+-- name: runs_with_stderr
+-- Which of some runs have said anything on stderr. $1 runs
+SELECT r.run_id FROM unnest($1::uuid[]) AS r (run_id)
+WHERE EXISTS (
+    SELECT 1 FROM run_log_chunks c WHERE c.run_id = r.run_id AND c.stream = 'stderr'
+);
+
 -- name: read_log
 -- The chunks of a stream that reach past an offset. $1 run, $2 stream, $3 offset, $4 limit
 SELECT start_offset, end_offset, data FROM run_log_chunks

@@ -62,7 +62,7 @@ class Explain:
         joined = await tx.fetch(Q["find_joined"], wakeup_id)
         return [
             findings.about_wakeup(wakeups[0]),
-            *(findings.about_run(to_run(row), now) for row in runs),
+            *(await _attempts(tx, runs, now)),
             *(findings.about_wakeup(to_wakeup(row)) for row in joined),
         ]
 
@@ -90,7 +90,9 @@ class Explain:
             return []
         wakeups = await tx.fetch(Q["wakeups_of_issue"], issue_id, _NEWEST)
         runs = await tx.fetch(Q["runs_of_issue"], issue_id, _NEWEST)
-        return [findings.about_issue(to_issue(rows[0])), *self._told(wakeups, runs, now)]
+        latest = to_wakeup(wakeups[0]) if wakeups else None
+        about = findings.about_issue(to_issue(rows[0]), latest)
+        return [about, *(await _told(tx, wakeups, runs, now))]
 
     async def _agent(self, tx: Tx, actor: Actor, agent_id: UUID, now: datetime) -> list[Finding]:
         rows = await tx.fetch(Q["find_agents"], [agent_id])
@@ -101,13 +103,17 @@ class Explain:
         wakeups = await tx.fetch(Q["wakeups_of_agent"], agent_id, _NEWEST)
         runs = await tx.fetch(Q["runs_of_agent"], agent_id, _NEWEST)
         about = findings.about_agent(to_agent(rows[0]), occupied, queued, now)
-        return [about, *self._told(wakeups, runs, now)]
+        return [about, *(await _told(tx, wakeups, runs, now))]
 
-    @staticmethod
-    def _told(
-        wakeups: Sequence[asyncpg.Record], runs: Sequence[asyncpg.Record], now: datetime
-    ) -> list[Finding]:
-        return [
-            *(findings.about_wakeup(to_wakeup(row)) for row in wakeups),
-            *(findings.about_run(to_run(row), now) for row in runs),
-        ]
+
+async def _told(
+    tx: Tx, wakeups: Sequence[asyncpg.Record], runs: Sequence[asyncpg.Record], now: datetime
+) -> list[Finding]:
+    about = [findings.about_wakeup(to_wakeup(row)) for row in wakeups]
+    return about + await _attempts(tx, runs, now)
+
+
+async def _attempts(tx: Tx, rows: Sequence[asyncpg.Record], now: datetime) -> list[Finding]:
+    complained = await tx.fetch(Q["runs_with_stderr"], [row["run_id"] for row in rows])
+    loud = {row["run_id"] for row in complained}
+    return [findings.about_run(to_run(row), now, complained=row["run_id"] in loud) for row in rows]

@@ -4,7 +4,12 @@ from __future__ import annotations
 
 from datetime import datetime
 
-from reveille_heartbeat.domain.states import RunState, WakeupState
+from reveille_heartbeat.domain.states import (
+    ISSUE_TRANSITIONS,
+    IssueState,
+    RunState,
+    WakeupState,
+)
 from reveille_heartbeat.domain.values import Agent, Issue, Run, Wakeup
 from reveille_runtime.explain import Finding
 
@@ -40,8 +45,8 @@ def about_wakeup(wakeup: Wakeup) -> Finding:
     )
 
 
-def about_run(run: Run, now: datetime) -> Finding:
-    """Tell what an attempt does or did."""
+def about_run(run: Run, now: datetime, *, complained: bool = False) -> Finding:
+    """Tell what an attempt does or did; `complained`: it has written to stderr."""
     words = {
         RunState.QUEUED: f"waits for a slot, until {run.start_by:%Y-%m-%d %H:%M} UTC at the latest",
         RunState.RUNNING: f"runs on {run.executor_id}",
@@ -68,16 +73,20 @@ def about_run(run: Run, now: datetime) -> Finding:
         reason=run.reason,
         text=_sentence(text, run.message or run.summary),
         rows=(("heartbeat.runs", str(run.run_id)),),
-        command=f"reveille agent-runs logs {run.run_id}" if run.started_at else "",
+        command=_logs(run, complained=complained),
         related=_ids(run.wakeup_id, run.issue_id, run.retry_of_run_id),
     )
 
 
-def about_issue(issue: Issue) -> Finding:
-    """Tell where an issue stands and who holds it."""
+def about_issue(issue: Issue, latest: Wakeup | None) -> Finding:
+    """Tell where an issue stands and who holds it; `latest` is the newest wakeup for it."""
     text = f"Issue {issue.identifier} “{issue.title}” is {issue.status.value.replace('_', ' ')}"
     if issue.execution_run_id is not None:
         text += f", held by attempt {issue.execution_run_id}"
+    command = f"reveille issues get {issue.issue_id}"
+    if _left_open(issue, latest):
+        text += "; its agent ended without closing it, and nothing is under way to do so"
+        command = f"reveille issues move {issue.issue_id} done"
     return Finding(
         time=issue.updated_at,
         subject="issue",
@@ -85,7 +94,7 @@ def about_issue(issue: Issue) -> Finding:
         state=issue.status.value,
         text=_sentence(text, ""),
         rows=(("heartbeat.issues", str(issue.issue_id)),),
-        command=f"reveille issues get {issue.issue_id}",
+        command=command,
         related=_ids(issue.execution_run_id, issue.occurrence_key, issue.assignee_agent_id),
     )
 
@@ -110,7 +119,9 @@ def about_agent(agent: Agent, occupied: int, queued: int, now: datetime) -> Find
         state=state,
         text=_sentence(text, ""),
         rows=(("heartbeat.agents", str(agent.agent_id)),),
-        command=f"reveille agent-runs list --agent {agent.agent_id}",
+        command=(
+            f"reveille agent-runs list --workspace {agent.workspace_id} --agent {agent.agent_id}"
+        ),
     )
 
 
@@ -124,6 +135,25 @@ def about_cancelled_occurrence(key: str, cancelled_at: datetime) -> Finding:
         reason="cancelled",
         text="This occurrence was cancelled before it made anything, and will make nothing.",
         rows=(("heartbeat.occurrences", key),),
+    )
+
+
+def _logs(run: Run, *, complained: bool) -> str:
+    """Name the output that tells most: what failed says why on stderr, if it says anything."""
+    if run.started_at is None:
+        return ""
+    command = f"reveille agent-runs logs {run.run_id}"
+    failed = run.state in {RunState.FAILED, RunState.TIMED_OUT}
+    return f"{command} --stream stderr" if failed and complained else command
+
+
+def _left_open(issue: Issue, latest: Wakeup | None) -> bool:
+    """Whether an agent has done what it was asked to, and the issue could be done but is not."""
+    return (
+        latest is not None
+        and latest.state is WakeupState.COMPLETED
+        and issue.execution_run_id is None
+        and IssueState.DONE in ISSUE_TRANSITIONS[issue.status]
     )
 
 

@@ -11,9 +11,13 @@ from reveille_heartbeat.domain.states import IssueState, RunState, WakeupState
 from reveille_heartbeat.domain.values import Agent, Issue, Run, Wakeup
 from reveille_heartbeat.store.queries import Q
 from reveille_heartbeat.store.rows import to_agent, to_issue, to_run, to_wakeup
-from reveille_heartbeat.usecases.visible import require_own_run, require_visible
+from reveille_heartbeat.usecases.visible import (
+    require_own_run,
+    require_visible,
+    unknown_workspace,
+)
 from reveille_runtime.access import Actor, CallerKind
-from reveille_runtime.db import Database
+from reveille_runtime.db import Database, Tx
 from reveille_runtime.errors import NotFound
 from reveille_runtime.paging import Page
 
@@ -36,6 +40,16 @@ def _before(page: Page) -> UUID | None:
     return None if page.after is None else UUID(str(page.after[0]))
 
 
+async def _require_known(tx: Tx, workspace_id: UUID, rows: Sequence[object]) -> None:
+    """Tell an empty list from a workspace that is not there, for callers who belong everywhere.
+
+    Raises:
+        NotFound: there are no rows because there is no such workspace.
+    """
+    if not rows and not await tx.fetch(Q["find_workspaces"], [workspace_id]):
+        raise unknown_workspace(workspace_id)
+
+
 class Reader:
     """One statement per question."""
 
@@ -55,6 +69,7 @@ class Reader:
         async with self._db.session() as tx:
             found = await tx.fetch(Q["list_agent_ids"], workspace_id, after, page.limit)
             rows = await tx.fetch(Q["show_agents"], [row["agent_id"] for row in found])
+            await _require_known(tx, workspace_id, rows)
         return _page([to_agent(row) for row in rows], page)
 
     async def issue(self, actor: Actor, issue_id: UUID) -> Issue:
@@ -87,6 +102,7 @@ class Reader:
                 _before(page),
                 page.limit,
             )
+            await _require_known(tx, workspace_id, rows)
         return _page([to_issue(row) for row in rows], page)
 
     async def wakeup(self, actor: Actor, wakeup_id: UUID) -> Wakeup:
@@ -114,6 +130,7 @@ class Reader:
                 _before(page),
                 page.limit,
             )
+            await _require_known(tx, workspace_id, rows)
         return _page([to_wakeup(row) for row in rows], page)
 
     async def run(self, actor: Actor, run_id: UUID) -> Run:
@@ -144,4 +161,5 @@ class Reader:
                 _before(page),
                 page.limit,
             )
+            await _require_known(tx, workspace_id, rows)
         return _page([to_run(row) for row in rows], page)

@@ -20,6 +20,10 @@ from reveille_runtime.hints import Notifier
 from reveille_runtime.lease import Lease, LeaseLost
 from reveille_runtime.lockorder import Level, LockOrder
 
+# What is noted of an agent whose run was ended from outside, by whether it had something to say.
+_LATE = ("run.late_result", "a result came after the run had ended, and changed nothing")
+_STOPPED = ("run.stopped", "its agent does not run any more")
+
 
 @dataclass(frozen=True, slots=True)
 class Settled:
@@ -85,7 +89,7 @@ class SettleRun:
         if issue is not None and outcome.issue_status is not None:
             moved = await move_issue(tx, issue, outcome.issue_status)
             facts["issue_status"] = (moved or issue).status.value
-        message = ended.message or ended.summary
+        message = ended.message or ended.summary or "the agent ended well, and left no summary"
         await run_events.write(
             tx,
             [RunEvent(lease.id, row["event_seq"], f"run.{ended.state.value}", message, facts)],
@@ -100,16 +104,7 @@ class SettleRun:
         seq = await tx.fetchval(Q["note_event"], lease.id, lease.token)
         if seq is None:
             raise LeaseLost(lease)
-        await run_events.write(
-            tx,
-            [
-                RunEvent(
-                    lease.id,
-                    seq,
-                    "run.late_result",
-                    "a result came after the run had ended, and changed nothing",
-                    {"state": outcome.state.value, "exit_code": outcome.exit_code},
-                )
-            ],
-        )
+        kind, message = _LATE if outcome.brings_result else _STOPPED
+        facts = {"state": outcome.state.value, "exit_code": outcome.exit_code}
+        await run_events.write(tx, [RunEvent(lease.id, seq, kind, message, facts)])
         return Settled(to_run((await tx.fetch(Q["find_runs"], [lease.id]))[0]), won=False)

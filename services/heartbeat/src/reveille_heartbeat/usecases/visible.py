@@ -39,6 +39,15 @@ def require_visible(actor: Actor, row: T | None, kind: str, row_id: UUID) -> T:
     return row
 
 
+def unknown_workspace(workspace_id: UUID) -> NotFound:
+    """Make the answer that a stranger to a workspace gets, for one that is not there."""
+    return NotFound(
+        "NOT_FOUND",
+        f"workspace {workspace_id} does not exist, or is not yours",
+        {"workspace_id": str(workspace_id)},
+    )
+
+
 def require_own_run(actor: Actor, run_id: UUID) -> None:
     """A run may read about itself, and about no other run.
 

@@ -28,7 +28,7 @@ from reveille_heartbeat.crash_points import (
     SPAWN_BEFORE_IDENTITY,
 )
 from reveille_heartbeat.domain.answer import Answer, BadAnswer, read_answer
-from reveille_heartbeat.domain.outcome import End, EndKind
+from reveille_heartbeat.domain.outcome import End, EndKind, last_line
 from reveille_heartbeat.domain.redaction import Redactor
 from reveille_heartbeat.domain.values import LogStream
 from reveille_runtime.crash import crash_point
@@ -39,6 +39,8 @@ _FIRST_LOOK = 0.02
 _LONGEST_LOOK = 0.25
 # What a shell reports when a file grew past its limit: 128 + SIGXFSZ.
 _FILE_TOO_LARGE = 153
+# Bytes at the end of stderr in which its last line is looked for.
+_LAST_WORDS = 16_384
 
 
 class ProcessAdapter:
@@ -181,8 +183,14 @@ def _result(context: AgentContext, tail: Tail) -> AdapterResult:
     elif code is None:
         end = End(EndKind.LOST)
     else:
-        end = End(EndKind.EXITED, code)
+        end = End(EndKind.EXITED, code, _last_words(context) if code != 0 else "")
     return AdapterResult(end, answer, problem)
+
+
+def _last_words(context: AgentContext) -> str:
+    """Give the last line on stderr, where programs say why they fail."""
+    data, whole = context.spool.end_of(LogStream.STDERR, _LAST_WORDS)
+    return last_line(Redactor(context.secrets).redact_end(data, whole=whole))
 
 
 def _answer(context: AgentContext) -> tuple[Answer | None, str]:
