@@ -20,7 +20,7 @@ PYTHON ?= $(shell for name in python3 python3.14 python3.13 python3.12 python3.1
 	if "$$name" -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null; \
 	then echo "$$name"; break; fi; done)
 
-.PHONY: help setup demo up test check protos format clean \
+.PHONY: help setup demo up test crash check protos format clean \
 	check-style check-types check-layers check-protos check-conformance check-deploy
 
 help: ## list the targets
@@ -47,6 +47,9 @@ up: $(READY) ## start the whole stack from docker-compose.yml, without Docker
 
 test: $(READY) ## run every test (PYTEST_ARGS=... narrows it)
 	@$(BIN)/pytest --numprocesses 2 --dist loadgroup -p no:cacheprovider $(PYTEST_ARGS)
+
+crash: $(READY) ## kill, suspend and starve real processes at random (some minutes; prints its seed)
+	@REVEILLE_TEST_CRASH=1 $(BIN)/pytest -p no:cacheprovider -p no:randomly -s $(PYTEST_ARGS) tests/crash
 
 check: check-style check-types check-layers check-protos check-conformance check-deploy ## run every static gate
 
