@@ -7,19 +7,28 @@ FROM executions
 WHERE id = $1;
 
 -- name: list_executions
--- A page of all occurrences, newest planned first.
+-- A page of all occurrences, newest planned first, merged from a page of each job: jobs are few, and
+-- an index less is one write less for every occurrence.
 -- $1 states (or null), $2 from plan_time (or null), $3 before plan_time (or null),
 -- $4 after the row of this plan_time (or null), $5 and id, $6 limit
-SELECT id, job_name, scope_kind, scope_id, plan_time, state, attempt, max_attempts, next_retry_at,
-       runner_id, started_at, finished_at, reason, message, result, collapsed, trace_carrier,
-       retry_until, requested_at
-FROM executions
-WHERE ($1::text[] IS NULL OR state = ANY ($1))
-  AND plan_time >= coalesce($2::timestamptz, '-infinity')
-  AND plan_time < coalesce($3::timestamptz, 'infinity')
-  AND (plan_time, id) < (coalesce($4::timestamptz, 'infinity'),
-                         coalesce($5::uuid, 'ffffffff-ffff-ffff-ffff-ffffffffffff'))
-ORDER BY plan_time DESC, id DESC
+SELECT e.id, e.job_name, e.scope_kind, e.scope_id, e.plan_time, e.state, e.attempt,
+       e.max_attempts, e.next_retry_at, e.runner_id, e.started_at, e.finished_at, e.reason,
+       e.message, e.result, e.collapsed, e.trace_carrier, e.retry_until, e.requested_at
+FROM jobs AS j
+CROSS JOIN LATERAL (
+    SELECT mine.id, mine.job_name, mine.scope_kind, mine.scope_id, mine.plan_time, mine.state,
+           mine.attempt, mine.max_attempts, mine.next_retry_at, mine.runner_id, mine.started_at,
+           mine.finished_at, mine.reason, mine.message, mine.result, mine.collapsed,
+           mine.trace_carrier, mine.retry_until, mine.requested_at
+    FROM executions AS mine
+    WHERE mine.job_name = j.name AND ($1::text[] IS NULL OR mine.state = ANY ($1))
+      AND mine.plan_time >= coalesce($2::timestamptz, '-infinity')
+      AND mine.plan_time < coalesce($3::timestamptz, 'infinity')
+      AND (mine.plan_time, mine.id) < (coalesce($4::timestamptz, 'infinity'),
+                                       coalesce($5::uuid, 'ffffffff-ffff-ffff-ffff-ffffffffffff'))
+    ORDER BY mine.plan_time DESC, mine.id DESC
+    LIMIT $6) AS e
+ORDER BY e.plan_time DESC, e.id DESC
 LIMIT $6;
 
 -- name: list_job_executions
@@ -46,7 +55,8 @@ SELECT id, job_name, scope_kind, scope_id, plan_time, state, attempt, max_attemp
        runner_id, started_at, finished_at, reason, message, result, collapsed, trace_carrier,
        retry_until, requested_at
 FROM executions
-WHERE scope_id = $1 AND ($8::text IS NULL OR job_name = $8) AND ($2::text[] IS NULL OR state = ANY ($2))
+WHERE scope_id = $1 AND ($8::text IS NULL OR job_name = $8)
+  AND ($2::text[] IS NULL OR state = ANY ($2))
   AND plan_time >= coalesce($3::timestamptz, '-infinity')
   AND plan_time < coalesce($4::timestamptz, 'infinity')
   AND (plan_time, id) < (coalesce($5::timestamptz, 'infinity'),
@@ -62,7 +72,8 @@ SELECT id, job_name, scope_kind, scope_id, plan_time, state, attempt, max_attemp
        runner_id, started_at, finished_at, reason, message, result, collapsed, trace_carrier,
        retry_until, requested_at
 FROM executions
-WHERE state = 'failed' AND ($1::text IS NULL OR job_name = $1) AND ($2::text[] IS NULL OR state = ANY ($2))
+WHERE state = 'failed' AND ($1::text IS NULL OR job_name = $1)
+  AND ($2::text[] IS NULL OR state = ANY ($2))
   AND plan_time >= coalesce($3::timestamptz, '-infinity')
   AND plan_time < coalesce($4::timestamptz, 'infinity')
   AND (plan_time, id) < (coalesce($5::timestamptz, 'infinity'),

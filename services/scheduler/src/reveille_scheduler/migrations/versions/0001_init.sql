@@ -105,8 +105,7 @@ CREATE INDEX executions_retry ON executions (job_name, next_retry_at, plan_time)
     WHERE next_retry_at IS NOT NULL;
 -- Retention walks the oldest ends.
 CREATE INDEX executions_finished ON executions (finished_at, id) WHERE state <> 'running';
--- What operators list: everything, a job, a scope, and failures for triage.
-CREATE INDEX executions_by_plan ON executions (plan_time DESC, id DESC);
+-- What operators list: a job, a scope, and failures for triage.
 CREATE INDEX executions_by_job ON executions (job_name, plan_time DESC, id DESC);
 CREATE INDEX executions_by_scope ON executions (scope_id, plan_time DESC, id DESC);
 CREATE INDEX executions_failed ON executions (plan_time DESC, id DESC) WHERE state = 'failed';
