@@ -138,7 +138,7 @@ async def ended(admin: asyncpg.Connection[asyncpg.Record], folder: Path) -> None
     while await admin.fetchval(Q["ended"].sql, "bench") < CRONS:
         if time.monotonic() > limit:
             raise AssertionError((folder / "scheduler.log").read_text()[-4000:])
-        await asyncio.sleep(0.25)
+        await asyncio.sleep(0.5)
 
 
 def admin_url(database: TestDatabase) -> str:
