@@ -47,6 +47,9 @@ class SchedulerServicer(SchedulerServiceServicer):
         """Store a job."""
         found = Violations()
         job = convert.read_job(found, request.job)
+        # What cannot be read and what breaks an invariant are told together.
+        for problem in self._jobs.problems(job):
+            found.add(f"job.{problem.field}", problem.description)
         found.check()
         return pb.RegisterJobResponse(job=convert.write_job(await self._jobs.register(job)))
 

@@ -7,7 +7,7 @@ from datetime import timedelta
 
 from reveille_runtime.db import Database
 from reveille_runtime.errors import FieldViolation, InvalidArgument, NotFound
-from reveille_scheduler.domain.job import Job, StoredJob, problems
+from reveille_scheduler.domain.job import Job, Problem, StoredJob, problems
 from reveille_scheduler.store import jobs
 
 
@@ -22,14 +22,17 @@ class Jobs:
         self._handlers = frozenset(handlers)
         self._renewal = renewal
 
+    def problems(self, job: Job) -> list[Problem]:
+        """Name everything that is wrong with a job."""
+        return problems(job, self._handlers, self._renewal)
+
     async def register(self, job: Job) -> StoredJob:
         """Store a job.
 
         Raises:
             InvalidArgument: it breaks an invariant; all violations are named.
         """
-        found = problems(job, self._handlers, self._renewal)
-        if found:
+        if found := self.problems(job):
             raise InvalidArgument(
                 [FieldViolation(f"job.{each.field}", each.description) for each in found],
                 reason="INVALID_FIELD",
