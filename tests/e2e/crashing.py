@@ -165,6 +165,17 @@ class Rule:
         rule_id = await world.create_autopilot(workspace_id, agent_id, mode)
         return cls(world, workspace_id, rule_id, mode, marks, gate)
 
+    async def run_now(self) -> run_pb2.AutopilotRun:
+        """Run it by hand, as often as it takes: who restarted is not reached by all at once."""
+        click = str(uuid4())
+
+        async def ask() -> run_pb2.AutopilotRun | None:
+            return await unless_it_died(self.world.run_now(self.rule_id, request_id=click))
+
+        run = await eventually(ask, "the rule can be run")
+        assert run is not None
+        return run
+
     async def open_gate(self) -> None:
         """Let the agent that waits at the gate finish."""
         assert self.gate is not None

@@ -78,7 +78,7 @@ async def a_cancellation(crash: Crasher, point: str) -> None:
     """Cancel a run whose agent is at work, while heartbeat dies of it."""
     rule = await Rule.make(crash.world, RUN_ONLY, gated=True)
     await crash.arm(HEARTBEAT, point)
-    run = await crash.world.run_now(rule.rule_id)
+    run = await rule.run_now()
     await rule.agent_at_work()
 
     await unless_it_died(
@@ -96,7 +96,7 @@ async def a_cancellation(crash: Crasher, point: str) -> None:
 async def a_deadline(crash: Crasher, point: str) -> None:
     """Let an agent work longer than it may, while heartbeat dies of ending it."""
     rule = await Rule.make(crash.world, RUN_ONLY, gated=True, run_timeout=1800)
-    run = await crash.world.run_now(rule.rule_id)
+    run = await rule.run_now()
     await rule.agent_at_work()
     crash.pass_time(HEARTBEAT, 2000)
     await crash.arm(HEARTBEAT, point, at_once=True)
@@ -114,7 +114,7 @@ async def a_deadline(crash: Crasher, point: str) -> None:
 async def a_take_over(crash: Crasher, point: str) -> None:
     """Let one life of heartbeat take over from another, and die of it."""
     rule = await Rule.make(crash.world, CREATE_ISSUE, gated=True)
-    run = await crash.world.run_now(rule.rule_id)
+    run = await rule.run_now()
     await rule.agent_at_work()
     await crash.arm(HEARTBEAT, point, at_once=True)
     await crash.met(HEARTBEAT)
@@ -131,7 +131,7 @@ async def test_an_agent_outlives_its_executor(
     crash: Crasher, otlp: OtlpReceiver, ends: str
 ) -> None:
     rule = await Rule.make(crash.world, RUN_ONLY, gated=True)
-    run = await crash.world.run_now(rule.rule_id)
+    run = await rule.run_now()
     await rule.agent_at_work()
     await told(otlp, run.trace_id)
 
@@ -164,7 +164,7 @@ async def test_an_agent_lost_with_its_executor_is_a_recorded_retry(
     crash: Crasher, otlp: OtlpReceiver
 ) -> None:
     rule = await Rule.make(crash.world, RUN_ONLY, gated=True)
-    run = await crash.world.run_now(rule.rule_id)
+    run = await rule.run_now()
     await rule.agent_at_work()
 
     async def process() -> int | None:

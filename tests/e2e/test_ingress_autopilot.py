@@ -81,7 +81,7 @@ async def a_cancellation(crash: Crasher, point: str) -> None:
     """A person who calls a run off while its agent is at work."""
     rule = await Rule.make(crash.world, RUN_ONLY, gated=True)
     await crash.arm(AUTOPILOT, point)
-    run = await crash.world.run_now(rule.rule_id)
+    run = await rule.run_now()
     await rule.agent_at_work()
     await unless_it_died(
         crash.world.client.autopilots.CancelRun(autopilot.CancelRunRequest(run_id=run.run_id))
