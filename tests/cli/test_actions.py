@@ -10,6 +10,7 @@ import pytest
 
 from reveille.autopilot.v1 import autopilot_service_pb2 as autopilot
 from reveille.autopilot.v1 import run_pb2
+from reveille.common.v1.reason_pb2 import REASON_AUTOPILOT_PAUSED
 from reveille.heartbeat.v1 import run_pb2 as heartbeat
 from reveille.webhook.v1 import delivery_service_pb2 as webhook
 from reveille_cli.apis import AGENT_RUNS, AUTOPILOTS, DELIVERIES
@@ -19,7 +20,8 @@ from reveille_runtime.errors import NotFound, Unavailable
 from .conftest import Answer, Desk
 
 SECRET = "a secret of some length"
-CREATE = ("triggers", "create-webhook", "p1", "--provider", "github")
+AUTOPILOT = "0197f3a0-0000-7000-8000-000000000001"
+CREATE = ("triggers", "create-webhook", AUTOPILOT, "--provider", "github")
 
 
 def created(**fields: Any) -> Answer:
@@ -240,3 +242,56 @@ def test_a_log_that_is_not_there(desk: Desk) -> None:
     answers = [Answer(AGENT_RUNS, "ReadRunLog", NotFound("NOT_FOUND"))]
 
     assert desk.run("agent-runs", "logs", "r1", answers=answers).exit_code == 3
+
+
+@pytest.mark.parametrize("size", [15, 1025])
+def test_a_secret_of_no_good_length_makes_no_trigger(desk: Desk, size: int) -> None:
+    desk.environment["HUB_SECRET"] = "x" * size
+
+    outcome = desk.run(*CREATE, "--signing-secret-env", "HUB_SECRET", "-o", "json")
+
+    assert outcome.exit_code == 2
+    assert outcome.json["error"]["field"] == "signing_secret"
+    assert f"has {size}" in outcome.json["error"]["message"]
+
+
+def test_a_new_hook_is_shown_flat(desk: Desk) -> None:
+    outcome = desk.run(*CREATE, answers=[created(hook_url="http://gateway/hooks/awt_x")])
+
+    names = [line.split()[0] for line in outcome.out.splitlines()]
+    assert {"trigger_id", "hook_url"} <= set(names)
+    assert not any(name.startswith("trigger.") for name in names)
+
+
+@pytest.mark.parametrize(
+    ("state", "exit_code", "said"),
+    [
+        (run_pb2.RUN_STATE_PENDING, 0, ""),
+        (run_pb2.RUN_STATE_SKIPPED, 5, "skipped: it is paused (autopilot_paused)\n"),
+        (run_pb2.RUN_STATE_FAILED, 1, "failed: it is paused (autopilot_paused)\n"),
+    ],
+)
+def test_running_an_autopilot(
+    desk: Desk, state: run_pb2.RunState.ValueType, exit_code: int, said: str
+) -> None:
+    run = run_pb2.AutopilotRun(run_id="r1", state=state)
+    if said:
+        run.message, run.reason = "it is paused", REASON_AUTOPILOT_PAUSED
+    answers = [Answer(AUTOPILOTS, "RunAutopilot", autopilot.RunAutopilotResponse(run=run))]
+
+    as_table = desk.run("autopilots", "run", AUTOPILOT, answers=answers)
+    as_json = desk.run("autopilots", "run", AUTOPILOT, "-o", "json", answers=answers)
+
+    assert (as_table.exit_code, as_table.err) == (exit_code, said)
+    assert "r1" in as_table.out
+    assert (as_json.exit_code, as_json.err, as_json.json["run_id"]) == (exit_code, "", "r1")
+
+
+@pytest.mark.parametrize("words", [("{}",), ("x", "--content-type", "text/plain"), ("",)])
+def test_a_payload_that_is_what_it_says(desk: Desk, words: tuple[str, ...]) -> None:
+    answers = [Answer(AUTOPILOTS, "RunAutopilot", autopilot.RunAutopilotResponse())]
+
+    outcome = desk.run("autopilots", "run", AUTOPILOT, "--payload", *words, answers=answers)
+
+    assert outcome.exit_code == 0
+    assert outcome.request.payload == words[0].encode()

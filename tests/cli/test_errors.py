@@ -25,6 +25,8 @@ from reveille_runtime.errors import (
 
 from .conftest import Answer, Desk
 
+W = "0197f3a0-0000-7000-8000-000000000001"
+
 
 @pytest.mark.parametrize(
     ("error", "exit_code"),
@@ -136,18 +138,24 @@ def test_no_token(desk: Desk) -> None:
 @pytest.mark.parametrize(
     ("line", "field"),
     [
-        (["agents", "create", "x", "-w", "w"], "adapter"),
-        (["agents", "create", "x", "-w", "w", "--adapter", "p", "--adapter-config", "[1]"], None),
-        (["agents", "create", "x", "-w", "w", "--adapter", "p", "--adapter-config", "{"], None),
-        (["agents", "create", "x", "-w", "w", "--adapter", "p", "--command", "'"], "command"),
-        (["agents", "create", "x", "-w", "w", "--adapter", "p", "--command", " "], "command"),
-        (["agents", "create", "x", "-w", "w", "--adapter", "p", "--env", "A"], "env"),
-        (["agents", "create", "x", "-w", "w", "--adapter", "p", "--run-timeout", "1x"], None),
+        (["agents", "create", "x", "-w", W], "adapter"),
+        (["agents", "create", "x", "-w", W, "--adapter", "p", "--adapter-config", "[1]"], None),
+        (["agents", "create", "x", "-w", W, "--adapter", "p", "--adapter-config", "{"], None),
+        (["agents", "create", "x", "-w", W, "--adapter", "p", "--command", "'"], "command"),
+        (["agents", "create", "x", "-w", W, "--adapter", "p", "--command", " "], "command"),
+        (["agents", "create", "x", "-w", W, "--adapter", "p", "--env", "A"], "env"),
+        (["agents", "create", "x", "-w", W, "--adapter", "p", "--run-timeout", "1x"], None),
         (["triggers", "secrets", "add", "t", "--signing-secret-env", "NOT_SET_HERE"], None),
         (["triggers", "secrets", "add", "t", "--expires", "tomorrow"], "expires"),
         (["triggers", "secrets", "add", "t", "--expires", "2026-01-01"], "expires"),
-        (["autopilots", "run", "p", "--payload", "1", "--payload-file", "x"], "payload"),
-        (["autopilots", "run", "p", "--payload-file", "/no/such/file"], "payload"),
+        (["autopilots", "run", W, "--payload", "1", "--payload-file", "x"], "payload"),
+        (["autopilots", "run", W, "--payload-file", "/no/such/file"], "payload"),
+        (["autopilots", "run", W, "--payload", '{"x'], "payload"),
+        (["autopilots", "run", W, "--payload", "NaN"], "payload"),
+        (
+            ["autopilots", "run", W, "--payload", "x", "--content-type", "application/x+json; a=b"],
+            "payload",
+        ),
         (["runs", "wait", "r", "--timeout", "soon"], "timeout"),
     ],
 )
@@ -170,7 +178,7 @@ def test_input_is_refused_before_anything_is_asked(
         ["runs", "get", "r1", "--colour"],
         ["runs", "fly"],
         ["fly"],
-        ["issues", "move", "i1", "away"],
+        ["issues", "move", W, "away"],
     ],
 )
 @pytest.mark.parametrize("spelling", [["-o", "json"], ["-ojson"], ["--output=json"]])
@@ -184,12 +192,64 @@ def test_a_mistyped_line_is_refused_in_json_too(
     assert outcome.err == ""
 
 
-def test_a_mistyped_line_is_explained_on_stderr(desk: Desk) -> None:
+def test_a_mistyped_line_is_explained_on_stderr_as_any_refusal(desk: Desk) -> None:
     outcome = desk.run("runs", "get")
 
     assert outcome.exit_code == 2
     assert outcome.out == ""
-    assert "run_id" in outcome.err
+    said, hint = outcome.err.splitlines()
+    assert said == "error: Missing argument 'run_id'. (invalid_usage)"
+    assert hint.endswith("runs get --help` tells how it is used")
+
+
+def test_a_noun_alone_shows_its_help(desk: Desk) -> None:
+    outcome = desk.run("runs")
+
+    assert outcome.exit_code == 2
+    assert "runs [OPTIONS] COMMAND" in outcome.out
+    assert "error" not in outcome.err
+
+
+@pytest.mark.parametrize(
+    ("command", "words"),
+    [
+        ("runs list", ["pending", "issue_created", "cancelled"]),
+        ("issues move", ["backlog", "in_progress", "cancelled"]),
+    ],
+)
+def test_help_breaks_choices_between_words(desk: Desk, command: str, words: list[str]) -> None:
+    desk.environment["COLUMNS"] = "60"
+
+    outcome = desk.run(*command.split(), "--help")
+
+    assert outcome.exit_code == 0
+    assert [word for word in words if word not in outcome.out] == []
+
+
+def test_a_violation_speaks_of_the_option_and_says_it_once(desk: Desk) -> None:
+    error = InvalidArgument.of(
+        "schedule.time_zone", "time_zone: 'X' is not a time zone", "INVALID_TIMEZONE"
+    )
+    answers = [Answer(AUTOPILOTS, "CreateTrigger", error)]
+    line = ("triggers", "create-schedule", W, "* * * * *", "--tz", "X")
+
+    as_table = desk.run(*line, answers=answers)
+    as_json = desk.run(*line, "-o", "json", answers=answers)
+
+    assert as_table.err == "error: tz: 'X' is not a time zone (invalid_timezone)\n"
+    assert as_json.json["error"]["field"] == "schedule.time_zone"
+    assert as_json.json["error"]["message"] == "schedule.time_zone: 'X' is not a time zone"
+
+
+def test_an_id_that_is_none_tells_where_ids_are(desk: Desk) -> None:
+    answers = [Answer(AUTOPILOTS, "GetRun", InvalidArgument.of("run_id", "is no id"))]
+
+    outcome = desk.run("runs", "get", "zzz", answers=answers)
+
+    assert outcome.err.splitlines() == [
+        "error: run_id: is no id (invalid_field)",
+        "see `reveille runs list`",
+    ]
 
 
 def test_a_broken_endpoints_file_is_no_stack(desk: Desk, tmp_path: Path) -> None:

@@ -27,6 +27,8 @@ from reveille_cli.apis import (
 from .conftest import TOKEN, Answer, Desk
 
 NOON = "2026-11-29T12:00:00Z"
+# Ids of what also has a name: a workspace, an agent, an autopilot, an issue.
+W1, A1, P1, I1 = (f"0197f3a0-0000-7000-8000-00000000000{digit}" for digit in range(1, 5))
 
 
 @dataclass(frozen=True)
@@ -56,12 +58,12 @@ CASES = [
             "request_id": "r1",
         },
     ),
-    Case("workspaces get w1", WORKSPACES, "GetWorkspace", {"workspace_id": "w1"}),
+    Case(f"workspaces get {W1}", WORKSPACES, "GetWorkspace", {"workspace_id": W1}),
     Case(
-        "members add bob --role admin -w w1",
+        f"members add bob --role admin -w {W1}",
         WORKSPACES,
         "AddMember",
-        {"user_id": "bob", "role": "ROLE_ADMIN", "workspace_id": "w1"},
+        {"user_id": "bob", "role": "ROLE_ADMIN", "workspace_id": W1},
     ),
     Case(
         [
@@ -70,7 +72,7 @@ CASES = [
                 "create",
                 "triage",
                 "-w",
-                "w1",
+                W1,
                 "--adapter",
                 "process",
                 "--cwd",
@@ -87,7 +89,7 @@ CASES = [
         AGENTS,
         "CreateAgent",
         {
-            "workspace_id": "w1",
+            "workspace_id": W1,
             "name": "triage",
             "adapter": "process",
             "adapter_config": {
@@ -108,7 +110,7 @@ CASES = [
             "create",
             "echo",
             "-w",
-            "w1",
+            W1,
             "--adapter",
             "echo",
             "--adapter-config",
@@ -116,59 +118,59 @@ CASES = [
         ],
         AGENTS,
         "CreateAgent",
-        {"workspace_id": "w1", "name": "echo", "adapter": "echo", "adapter_config": {"a": 1}},
+        {"workspace_id": W1, "name": "echo", "adapter": "echo", "adapter_config": {"a": 1}},
     ),
-    Case("agents get a1", AGENTS, "GetAgent", {"agent_id": "a1"}),
+    Case(f"agents get {A1}", AGENTS, "GetAgent", {"agent_id": A1}),
     Case(
-        "autopilots create Triage -w w1 --agent a1 --mode create_issue --prompt look"
+        f"autopilots create Triage -w {W1} --agent {A1} --mode create_issue --prompt look"
         " --issue-title T{{date}}",
         AUTOPILOTS,
         "CreateAutopilot",
         {
-            "workspace_id": "w1",
+            "workspace_id": W1,
             "title": "Triage",
-            "agent_id": "a1",
+            "agent_id": A1,
             "execution_mode": "EXECUTION_MODE_CREATE_ISSUE",
             "prompt": "look",
             "issue_title_template": "T{{date}}",
         },
     ),
-    Case("autopilots get p1", AUTOPILOTS, "GetAutopilot", {"autopilot_id": "p1"}),
+    Case(f"autopilots get {P1}", AUTOPILOTS, "GetAutopilot", {"autopilot_id": P1}),
     Case(
-        "autopilots pause p1 --etag e1",
+        f"autopilots pause {P1} --etag e1",
         AUTOPILOTS,
         "PauseAutopilot",
-        {"autopilot_id": "p1", "etag": "e1"},
+        {"autopilot_id": P1, "etag": "e1"},
     ),
-    Case("autopilots resume p1", AUTOPILOTS, "ResumeAutopilot", {"autopilot_id": "p1"}),
+    Case(f"autopilots resume {P1}", AUTOPILOTS, "ResumeAutopilot", {"autopilot_id": P1}),
     Case(
-        "autopilots run p1 --trigger t1 --payload {} --content-type application/json",
+        f"autopilots run {P1} --trigger t1 --payload {{}} --content-type application/json",
         AUTOPILOTS,
         "RunAutopilot",
         {
-            "autopilot_id": "p1",
+            "autopilot_id": P1,
             "trigger_id": "t1",
             "payload": "e30=",
             "content_type": "application/json",
         },
     ),
     Case(
-        ["triggers", "create-schedule", "p1", "0 9 * * *", "--tz", "Europe/Berlin", "--disabled"],
+        ["triggers", "create-schedule", P1, "0 9 * * *", "--tz", "Europe/Berlin", "--disabled"],
         AUTOPILOTS,
         "CreateTrigger",
         {
-            "autopilot_id": "p1",
+            "autopilot_id": P1,
             "schedule": {"cron": "0 9 * * *", "time_zone": "Europe/Berlin"},
             "disabled": True,
         },
     ),
     Case(
-        "triggers create-webhook p1 --provider github --event issues:opened,closed --event push"
+        f"triggers create-webhook {P1} --provider github --event issues:opened,closed --event push"
         " --label hub --max-body-bytes 1000",
         AUTOPILOTS,
         "CreateTrigger",
         {
-            "autopilot_id": "p1",
+            "autopilot_id": P1,
             "label": "hub",
             "webhook": {
                 "provider": "github",
@@ -201,23 +203,23 @@ CASES = [
     Case("deliveries get d1", DELIVERIES, "GetDelivery", {"delivery_id": "d1"}),
     Case("wakeups get w1", WAKEUPS, "GetWakeup", {"wakeup_id": "w1"}),
     Case(
-        "issues create Fix -w w1 --description now --agent a1 --priority high",
+        f"issues create Fix -w {W1} --description now --agent {A1} --priority high",
         ISSUES,
         "CreateIssue",
         {
             "title": "Fix",
-            "workspace_id": "w1",
+            "workspace_id": W1,
             "description": "now",
-            "assignee_agent_id": "a1",
+            "assignee_agent_id": A1,
             "priority": "ISSUE_PRIORITY_HIGH",
         },
     ),
-    Case("issues get i1", ISSUES, "GetIssue", {"issue_id": "i1"}),
+    Case(f"issues get {I1}", ISSUES, "GetIssue", {"issue_id": I1}),
     Case(
-        "issues move i1 done --etag e1",
+        f"issues move {I1} done --etag e1",
         ISSUES,
         "UpdateIssue",
-        {"issue_id": "i1", "status": "ISSUE_STATUS_DONE", "etag": "e1"},
+        {"issue_id": I1, "status": "ISSUE_STATUS_DONE", "etag": "e1"},
     ),
     Case(
         f"scopes preview j autopilot_trigger t1 --after {NOON} --count 3",
@@ -258,49 +260,49 @@ LISTS = [
     Case("jobs list", SCHEDULER, "ListJobs", {}),
     Case("scopes list j", SCHEDULER, "ListScopes", {"job_name": "j"}),
     Case("workspaces list", WORKSPACES, "ListWorkspaces", {}),
-    Case("members list -w w1", WORKSPACES, "ListMembers", {"workspace_id": "w1"}),
-    Case("agents list -w w1", AGENTS, "ListAgents", {"workspace_id": "w1"}),
-    Case("autopilots list -w w1", AUTOPILOTS, "ListAutopilots", {"workspace_id": "w1"}),
-    Case("triggers list p1", AUTOPILOTS, "ListTriggers", {"autopilot_id": "p1"}),
+    Case(f"members list -w {W1}", WORKSPACES, "ListMembers", {"workspace_id": W1}),
+    Case(f"agents list -w {W1}", AGENTS, "ListAgents", {"workspace_id": W1}),
+    Case(f"autopilots list -w {W1}", AUTOPILOTS, "ListAutopilots", {"workspace_id": W1}),
+    Case(f"triggers list {P1}", AUTOPILOTS, "ListTriggers", {"autopilot_id": P1}),
     Case(
-        "runs list -w w1 --autopilot p1 --trigger t1 --state running --state issue_created",
+        f"runs list -w {W1} --autopilot {P1} --trigger t1 --state running --state issue_created",
         AUTOPILOTS,
         "ListRuns",
         {
-            "workspace_id": "w1",
-            "autopilot_id": "p1",
+            "workspace_id": W1,
+            "autopilot_id": P1,
             "trigger_id": "t1",
             "states": ["RUN_STATE_RUNNING", "RUN_STATE_ISSUE_CREATED"],
         },
     ),
     Case(
-        "agent-runs list -w w1 --agent a1 --wakeup u1 --state timed_out",
+        f"agent-runs list -w {W1} --agent {A1} --wakeup u1 --state timed_out",
         AGENT_RUNS,
         "ListRuns",
         {
-            "workspace_id": "w1",
-            "agent_id": "a1",
+            "workspace_id": W1,
+            "agent_id": A1,
             "wakeup_id": "u1",
             "states": ["RUN_STATE_TIMED_OUT"],
         },
     ),
     Case(
-        "deliveries list -w w1 --trigger t1 --state ignored",
+        f"deliveries list -w {W1} --trigger t1 --state ignored",
         DELIVERIES,
         "ListDeliveries",
-        {"workspace_id": "w1", "endpoint_id": "t1", "states": ["DELIVERY_STATE_IGNORED"]},
+        {"workspace_id": W1, "endpoint_id": "t1", "states": ["DELIVERY_STATE_IGNORED"]},
     ),
     Case(
-        "wakeups list -w w1 --agent a1 --state skipped",
+        f"wakeups list -w {W1} --agent {A1} --state skipped",
         WAKEUPS,
         "ListWakeups",
-        {"workspace_id": "w1", "agent_id": "a1", "states": ["WAKEUP_STATE_SKIPPED"]},
+        {"workspace_id": W1, "agent_id": A1, "states": ["WAKEUP_STATE_SKIPPED"]},
     ),
     Case(
-        "issues list -w w1 --status todo --agent a1",
+        f"issues list -w {W1} --status todo --agent {A1}",
         ISSUES,
         "ListIssues",
-        {"workspace_id": "w1", "statuses": ["ISSUE_STATUS_TODO"], "assignee_agent_id": "a1"},
+        {"workspace_id": W1, "statuses": ["ISSUE_STATUS_TODO"], "assignee_agent_id": A1},
     ),
     Case(
         f"executions list --job j --scope s --state failed --from {NOON} --before {NOON}",
@@ -401,9 +403,7 @@ def test_a_list_as_a_table(desk: Desk) -> None:
     ]
     reply = reply_of(AUTOPILOTS, "ListTriggers", triggers=triggers)
 
-    outcome = desk.run(
-        "triggers", "list", "p1", answers=[Answer(AUTOPILOTS, "ListTriggers", reply)]
-    )
+    outcome = desk.run("triggers", "list", P1, answers=[Answer(AUTOPILOTS, "ListTriggers", reply)])
 
     lines = [line.split("  ") for line in outcome.out.splitlines()]
     assert [[cell.strip() for cell in line if cell.strip()] for line in lines] == [
@@ -418,9 +418,7 @@ def test_a_list_as_a_table(desk: Desk) -> None:
 def test_an_empty_list_says_so_on_stderr(desk: Desk) -> None:
     reply = reply_of(AUTOPILOTS, "ListTriggers")
 
-    outcome = desk.run(
-        "triggers", "list", "p1", answers=[Answer(AUTOPILOTS, "ListTriggers", reply)]
-    )
+    outcome = desk.run("triggers", "list", P1, answers=[Answer(AUTOPILOTS, "ListTriggers", reply)])
 
     assert (outcome.out, outcome.err) == ("", "No triggers.\n")
 
@@ -436,7 +434,7 @@ def test_what_is_done_is_said_on_stderr(desk: Desk) -> None:
 def test_a_value_from_a_file_or_from_stdin(desk: Desk, tmp_path: Path) -> None:
     file = tmp_path / "config.json"
     file.write_text(json.dumps({"command": ["a"]}))
-    line = ["agents", "create", "x", "-w", "w1", "--adapter", "process", "--adapter-config-file"]
+    line = ["agents", "create", "x", "-w", W1, "--adapter", "process", "--adapter-config-file"]
     answers = [Answer(AGENTS, "CreateAgent", reply_of(AGENTS, "CreateAgent"))]
 
     from_file = desk.run(*line, str(file), answers=answers)
@@ -447,7 +445,7 @@ def test_a_value_from_a_file_or_from_stdin(desk: Desk, tmp_path: Path) -> None:
 
 
 def test_the_only_workspace_is_the_default(desk: Desk) -> None:
-    one = reply_of(WORKSPACES, "ListWorkspaces", workspaces=[{"workspace_id": "w1"}])
+    one = reply_of(WORKSPACES, "ListWorkspaces", workspaces=[{"workspace_id": W1}])
     answers = [
         Answer(WORKSPACES, "ListWorkspaces", one),
         Answer(WORKSPACES, "ListMembers", reply_of(WORKSPACES, "ListMembers")),
@@ -455,14 +453,14 @@ def test_the_only_workspace_is_the_default(desk: Desk) -> None:
 
     outcome = desk.run("members", "list", answers=answers)
 
-    assert outcome.requests[1].workspace_id == "w1"
+    assert outcome.requests[1].workspace_id == W1
 
 
 def test_the_variable_names_the_workspace(desk: Desk) -> None:
-    desk.environment["REVEILLE_WORKSPACE"] = "w7"
+    desk.environment["REVEILLE_WORKSPACE"] = W1
     answers = [Answer(WORKSPACES, "ListMembers", reply_of(WORKSPACES, "ListMembers"))]
 
-    assert desk.run("members", "list", answers=answers).request.workspace_id == "w7"
+    assert desk.run("members", "list", answers=answers).request.workspace_id == W1
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ from reveille_cli.apis import DELIVERIES
 
 from .conftest import Answer, Desk
 
-LINE = ("deliveries", "list", "-w", "w1")
+LINE = ("deliveries", "list", "-w", "0197f3a0-0000-7000-8000-000000000001")
 
 
 def page(first: int, count: int, token: str = "") -> Answer:

@@ -63,6 +63,8 @@ def test_every_invalid_expression_is_refused() -> None:
         (["* * * * *", "--count", "101"], "invalid_field", "count"),
         (["* * * * *", "--after", "tomorrow"], "invalid_field", "after"),
         (["* * * * *", "--after", "2026-03-08T00:00:00"], "invalid_field", "after"),
+        (["* * * * *", "--after", "9999-12-31T23:59:00Z"], "invalid_field", "after"),
+        (["0 0 1 1 *", "--after", "9998-01-01T00:00:00Z"], "invalid_field", "after"),
         (["* * * * *", "--after", "0001-01-01T00:00:00+23:59"], "invalid_field", "after"),
     ],
 )
@@ -81,6 +83,13 @@ def test_the_defaults_are_five_from_now_in_utc() -> None:
     assert exit_code == 0
     assert document["time_zone"] == "UTC"
     assert len(document["next"]) == 5
+
+
+def test_no_zone_is_utc() -> None:
+    exit_code, document = preview("* * * * *", "--tz", "")
+
+    assert exit_code == 0
+    assert document["time_zone"] == "UTC"
 
 
 def test_an_expression_that_never_fires_is_refused() -> None:

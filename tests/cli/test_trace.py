@@ -12,7 +12,7 @@ from reveille.autopilot.v1 import autopilot_service_pb2 as autopilot
 from reveille.autopilot.v1 import run_pb2
 from reveille.heartbeat.v1 import wakeup_pb2
 from reveille_cli.apis import AGENT_RUNS, AUTOPILOTS, DELIVERIES, SCHEDULER, WAKEUPS
-from reveille_runtime.errors import NotFound, PermissionDenied, Unavailable
+from reveille_runtime.errors import InvalidArgument, NotFound, PermissionDenied, Unavailable
 
 from .conftest import Answer, Desk
 
@@ -133,6 +133,7 @@ def test_every_service_is_asked_in_turn(written: Desk) -> None:
     [
         (GONE, 3, "not_found"),
         (PermissionDenied("CALLER_NOT_ALLOWED"), 3, "not_found"),
+        (InvalidArgument.of("execution_id", "is no id"), 3, "not_found"),
         (Unavailable("DATABASE_UNAVAILABLE"), 6, "database_unavailable"),
     ],
 )

@@ -6,6 +6,7 @@ import inspect
 import types
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import replace
 from enum import Enum, StrEnum
 from pathlib import Path
 from typing import Annotated, Any
@@ -14,11 +15,12 @@ import typer
 from google.protobuf.descriptor import Descriptor, EnumDescriptor, FieldDescriptor
 from google.protobuf.message import Message
 
-from reveille_cli.apis import Api
 from reveille_cli.connection import Client
 from reveille_cli.declare import Noun, Param, Verb
-from reveille_cli.failures import refused, reporting
+from reveille_cli.exits import ExitCode
+from reveille_cli.failures import Failure, refused, reporting
 from reveille_cli.jsonform import enum_words
+from reveille_cli.names import AGENT, AUTOPILOT, ISSUE, WORKSPACE, WORKSPACE_VARIABLE, find_id
 from reveille_cli.options import (
     DEFAULT_DIR,
     DEFAULT_OUTPUT,
@@ -32,6 +34,15 @@ from reveille_cli.values import assign, field_of, read_file
 MAX_PAGE = 200
 DEFAULT_LIMIT = 50
 _FILE = "_file"
+_OF_WORKSPACE = (AGENT, AUTOPILOT)
+# Where the ids of a field are found; those of the workspace's things have names, too.
+_LISTED_BY = {
+    "delivery_id": "deliveries list",
+    "endpoint_id": "triggers list AUTOPILOT",
+    "execution_id": "executions list",
+    "trigger_id": "triggers list AUTOPILOT",
+    "wakeup_id": "wakeups list",
+}
 _PAGED = "next_page_token"
 
 
@@ -46,7 +57,7 @@ def build(noun: Noun) -> typer.Typer:
     """Make the app of a noun."""
     app = typer.Typer(help=noun.help, no_args_is_help=True, add_completion=False)
     for verb in noun.verbs:
-        app.command(verb.name, help=verb.help)(_command(noun.api, verb))
+        app.command(verb.name, help=verb.help)(_command(noun, verb))
     for name, action in noun.actions:
         if isinstance(action, Noun):
             app.add_typer(build(action), name=name)
@@ -55,22 +66,31 @@ def build(noun: Noun) -> typer.Typer:
     return app
 
 
-def _command(api: Api, verb: Verb) -> Callable[..., None]:
+def _command(noun: Noun, verb: Verb) -> Callable[..., None]:
     """Make the function that typer reads: its signature is the verb's parameters."""
+    api = noun.api
     method = api.method(verb.rpc)
     paged = _PAGED in method.output_type.fields_by_name
     parameters = [*_parameters(verb.params, method.input_type), *(_PAGING if paged else ())]
+    if any(param.names in _OF_WORKSPACE for param in verb.params) and "workspace" not in {
+        param.name for param in verb.params
+    }:
+        parameters.append(_WHERE)
     parameters += _COMMON
 
     def run(data_dir: Path, output: OutputFormat, **values: Any) -> None:
         with session(data_dir, output) as (client, printer):
             paging = {name: values.pop(name) for name in ("limit", "page_token") if paged}
             request = api.request(verb.rpc)
-            fill(request, verb.params, values, client)
-            if paged:
-                _list(client, printer, api, verb, request, **paging)
-            else:
-                _show(client.call(api, verb.rpc, request), verb, printer)
+            try:
+                fill(request, verb.params, values, client)
+                if paged:
+                    _list(client, printer, noun, verb, request, **paging)
+                else:
+                    _show(client.call(api, verb.rpc, request), noun, verb, printer)
+            except Failure as failure:
+                put_in_words(failure, noun, verb)
+                raise
 
     run.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]  # typer reads it
     run.__annotations__ = {each.name: each.annotation for each in parameters}
@@ -81,6 +101,7 @@ def fill(
     request: Message, params: tuple[Param, ...], values: Mapping[str, Any], client: Client
 ) -> None:
     """Put what was typed into a request."""
+    where = values.get("workspace")
     for param in params:
         value = values.get(param.name)
         if param.file and (file := values.get(param.name + _FILE)) is not None:
@@ -92,6 +113,10 @@ def fill(
         value = _word(value)
         if value is None and param.fallback is not None:
             value = param.fallback(client)
+        elif value is not None and param.names is not None:
+            value = find_id(client, param.names, value, where, param.label)
+        if param.names is WORKSPACE:
+            where = value
         if value is None or value is False:
             if param.required:
                 raise refused(param.label, f"is required: give {_ways(param)}")
@@ -102,21 +127,38 @@ def fill(
             assign(request, param.field, value, param.label)
 
 
-def _show(response: Message, verb: Verb, printer: Printer) -> None:
-    if not verb.shows:
-        printer.one(response)
-    elif response.DESCRIPTOR.fields_by_name[verb.shows].is_repeated:
-        printer.rows(verb.shows, getattr(response, verb.shows))
+def put_in_words(failure: Failure, noun: Noun, verb: Verb) -> None:
+    """Make the refusal of a field speak of what was typed, and tell where ids are found."""
+    params = {param.field: param for param in verb.params if param.field}
+    failure.violations = tuple(
+        replace(each, label=params[each.field].label) if each.field in params else each
+        for each in failure.violations
+    )
+    fields = [each.field for each in failure.violations if each.field in params]
+    if failure.exit_code is not ExitCode.REFUSED or failure.hint or len(fields) != 1:
+        return
+    if fields[0] in _LISTED_BY:
+        failure.hint = f"see `reveille {_LISTED_BY[fields[0]]}`"
+    elif fields[0] == "run_id":
+        failure.hint = f"see `reveille {noun.name} list`"
+
+
+def _show(response: Message, noun: Noun, verb: Verb, printer: Printer) -> None:
+    shown: Any = getattr(response, verb.shows) if verb.shows else response
+    if isinstance(shown, Message):
+        printer.one(shown, main=verb.main)
     else:
-        printer.one(getattr(response, verb.shows))
+        printer.rows(verb.shows, shown, things=_things(noun))
     if verb.note:
         printer.note(verb.note)
+    if verb.judge is not None:
+        verb.judge(shown, printer)
 
 
 def _list(
     client: Client,
     printer: Printer,
-    api: Api,
+    noun: Noun,
     verb: Verb,
     request: Any,
     *,
@@ -130,12 +172,17 @@ def _list(
     request.page_token = page_token or ""
     while True:
         request.page_size = min(MAX_PAGE, limit - len(rows)) if limit else MAX_PAGE
-        response = client.call(api, verb.rpc, request)
+        response = client.call(noun.api, verb.rpc, request)
         rows.extend(getattr(response, verb.shows))
         request.page_token = response.next_page_token
         if not response.next_page_token or (limit and len(rows) >= limit):
             break
-    printer.rows(verb.shows, rows, next_page_token=request.page_token)
+    token = request.page_token
+    printer.rows(verb.shows, rows, next_page_token=token, things=_things(noun))
+
+
+def _things(noun: Noun) -> str:
+    return noun.name.replace("-", " ")
 
 
 def _ways(param: Param) -> str:
@@ -154,18 +201,30 @@ def _word(value: Any) -> Any:
 def _parameters(params: tuple[Param, ...], request: Descriptor) -> Iterator[inspect.Parameter]:
     for param in params:
         field = None if param.apply is not None else field_of(request, param.field)
+        variable, metavar, help_text = param.variable or None, None, _help(param, field)
+        # A metavar of many words would be cut in the middle of one; the help is folded.
+        if field is not None and field.enum_type is not None:
+            metavar = param.label.upper()
         if param.argument:
-            info = typer.Argument(help=param.help, envvar=param.variable or None)
+            info = typer.Argument(help=help_text, envvar=variable, metavar=metavar)
             yield _parameter(param.name, _kind(param, field), info, inspect.Parameter.empty)
             continue
         kind = _kind(param, field)
         names = [param.option, *([param.short] if param.short else [])]
-        help_text = f"{param.help} (required)" if param.required else param.help
-        option = typer.Option(*names, help=help_text, envvar=param.variable or None)
+        option = typer.Option(*names, help=help_text, envvar=variable, metavar=metavar)
         yield _parameter(param.name, kind, option, False if kind is bool else None)
         if param.file:
             beside = typer.Option(f"{param.option}-file", help="The same from a file; - is stdin.")
             yield _parameter(param.name + _FILE, str, beside, None)
+
+
+def _help(param: Param, field: FieldDescriptor | None) -> str:
+    text = param.help
+    if param.names in _OF_WORKSPACE or param.names is ISSUE:
+        text = f"{text.removesuffix('.')}, by id or {param.names.name}."
+    if field is not None and field.enum_type is not None:
+        text = f"{text} One of {', '.join(enum_words(field.enum_type))}."
+    return f"{text} (required)" if param.required else text
 
 
 def _parameter(name: str, kind: Any, info: Any, default: Any) -> inspect.Parameter:
@@ -201,6 +260,17 @@ def words_type(enum: EnumDescriptor) -> type[StrEnum]:
     )
 
 
+_WHERE = _parameter(
+    "workspace",
+    str,
+    typer.Option(
+        "--workspace",
+        "-w",
+        envvar=WORKSPACE_VARIABLE,
+        help="Where a name is looked up; the only workspace there is when left out.",
+    ),
+    None,
+)
 _PAGING = (
     _parameter(
         "limit",

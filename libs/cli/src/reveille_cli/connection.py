@@ -171,15 +171,25 @@ def failure_of(error: DomainError) -> Failure:
         ExitCode.FAILED,
     )
     violations: tuple[Violation, ...] = ()
+    message = error.message
     if isinstance(error, InvalidArgument):
         violations = tuple(
-            Violation(each.field, each.description, each.reason.lower())
+            Violation(each.field, _once(each.field, each.description), each.reason.lower())
             for each in error.violations
         )
+        if message == "; ".join(f"{each.field}: {each.description}" for each in error.violations):
+            message = "; ".join(map(str, violations))
     return Failure(
         error.reason.lower(),
-        error.message,
+        message,
         exit_code,
         violations=violations,
         metadata=error.metadata,
     )
+
+
+def _once(field: str, description: str) -> str:
+    """Return a description without the field's name before it, which is told anyway."""
+    for name in (field, field.rpartition(".")[2]):
+        description = description.removeprefix(f"{name}: ")
+    return description

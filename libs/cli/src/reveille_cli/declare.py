@@ -15,6 +15,8 @@ from reveille_cli.apis import Api
 
 if TYPE_CHECKING:
     from reveille_cli.connection import Client
+    from reveille_cli.names import Naming
+    from reveille_cli.printer import Printer
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,6 +35,7 @@ class Param:
         many: May be repeated; follows from the field unless `apply` is set.
         apply: Puts the value into the request, where a plain assignment will not do.
         fallback: Finds the value where none was given.
+        names: What may stand for the id, beside the id itself.
     """
 
     field: str
@@ -46,6 +49,7 @@ class Param:
     many: bool = False
     apply: Callable[[Any, Any, str], None] | None = None
     fallback: Callable[[Client], str] | None = None
+    names: Naming | None = None
 
     @property
     def option(self) -> str:
@@ -70,7 +74,10 @@ class Verb:
     Attributes:
         shows: The field of the answer that is printed; repeated fields make a list, and an empty
             name stands for the whole answer.
+        main: Where the whole answer is shown: the part whose fields stand without its name.
         note: A line for the person, on stderr, once it is done.
+        judge: Looks at what is shown: says what a person has to know, and ends the command with
+            another code than 0 where the answer is not what was wanted.
     """
 
     name: str
@@ -78,7 +85,9 @@ class Verb:
     rpc: str
     params: tuple[Param, ...]
     shows: str = ""
+    main: str = ""
     note: str = ""
+    judge: Callable[[Any, Printer], None] | None = None
 
 
 @dataclass(frozen=True, slots=True)

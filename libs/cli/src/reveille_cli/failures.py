@@ -22,11 +22,15 @@ from reveille_cli.terminal import LINES, json_line, visible
 
 @dataclass(frozen=True, slots=True)
 class Violation:
-    """A field that was refused."""
+    """A field that was refused; `label` is what a person typed it as, where that differs."""
 
     field: str
     description: str
     reason: str = ""
+    label: str = ""
+
+    def __str__(self) -> str:
+        return f"{self.label or self.field}: {self.description}"
 
 
 class Failure(Exception):
@@ -70,9 +74,11 @@ class Failure(Exception):
         """Return the error as a person reads it."""
         count = len(self.violations)
         message = self.message if count < 2 else f"{count} fields were refused"
+        if count == 1 and message.startswith(f"{self.violations[0].field}: "):
+            message = str(self.violations[0])
         lines = [f"error: {message} ({self.reason})"]
         if count > 1:
-            lines += [f"  {each.field}: {each.description}" for each in self.violations]
+            lines += [f"  {each}" for each in self.violations]
         if self.hint:
             lines.append(self.hint)
         return lines

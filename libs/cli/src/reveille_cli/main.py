@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import importlib
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, NoReturn
 
 import typer
@@ -71,16 +71,17 @@ class LazyGroup(TyperGroup):
         windows_expand_args: bool = True,
         **extra: Any,
     ) -> Any:
-        """Run; a script that asked for JSON gets it for a mistyped command line too."""
+        """Run; a mistyped command line is refused in the form that any other refusal has."""
         words = list(sys.argv[1:] if args is None else args)
-        if not standalone_mode or not asks_for_json(words):
+        if not standalone_mode:
             return super().main(
-                args, prog_name, complete_var, standalone_mode, windows_expand_args, **extra
+                words, prog_name, complete_var, standalone_mode, windows_expand_args, **extra
             )
-        return _run_for_script(
+        return _run(
             lambda: super(LazyGroup, self).main(
                 words, prog_name, complete_var, False, windows_expand_args, **extra
-            )
+            ),
+            OutputFormat.JSON if asks_for_json(words) else OutputFormat.TABLE,
         )
 
 
@@ -94,22 +95,33 @@ def asks_for_json(words: Sequence[str]) -> bool:
     return False
 
 
-def _run_for_script(run: Any) -> NoReturn:
+def _run(run: Callable[[], Any], output: OutputFormat) -> NoReturn:
     try:
         code = run()
     except typer.Abort:
         sys.exit(ExitCode.FAILED)
     except Exception as error:
         # Typer's own errors, whose types it does not publish, know their exit code.
-        exit_code = getattr(error, "exit_code", None)
-        if exit_code != ExitCode.REFUSED:
+        if getattr(error, "exit_code", None) != ExitCode.REFUSED:
             raise
-        message = error.format_message()  # type: ignore[attr-defined]  # as above
-        try:
-            report(Failure("invalid_usage", message, ExitCode.REFUSED), OutputFormat.JSON)
-        except typer.Exit as end:
-            code = end.exit_code
+        code = _refuse(error, output)
     sys.exit(code if isinstance(code, int) else ExitCode.OK)
+
+
+def _refuse(error: Any, output: OutputFormat) -> int:
+    """Say what is wrong with a command line; one without any words has shown the help already."""
+    context = getattr(error, "ctx", None)
+    message = " ".join(error.format_message().replace("Value error, ", "").split())
+    if not message:
+        if output is OutputFormat.TABLE:
+            return ExitCode.REFUSED
+        message = "a command is missing"
+    hint = f"`{context.command_path} --help` tells how it is used" if context else ""
+    try:
+        report(Failure("invalid_usage", message, ExitCode.REFUSED, hint=hint), output)
+    except typer.Exit as end:
+        return end.exit_code
+    return ExitCode.REFUSED
 
 
 def _as_command(target: Any) -> Any:

@@ -24,9 +24,9 @@ HORIZON_YEARS: Final = 40
 _TICK: Final = timedelta(microseconds=1)
 # Outside these, a neighbouring zone offset would leave the range of datetime.
 _FIRST_YEAR: Final = 2
-_LAST_YEAR: Final = 9998
+LAST_YEAR: Final = 9998
 _EARLIEST: Final = datetime(_FIRST_YEAR, 1, 1) - _TICK  # noqa: DTZ001
-_LATEST: Final = datetime(_LAST_YEAR + 1, 1, 1)  # noqa: DTZ001
+_LATEST: Final = datetime(LAST_YEAR + 1, 1, 1)  # noqa: DTZ001
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,9 +103,9 @@ class Schedule:
     def _segments(self, after: datetime) -> Iterator[Segment]:
         """Yield the segments from an instant on, leaving out years without a matching date."""
         year = max(after.year, _FIRST_YEAR)
-        while year <= _LAST_YEAR:
+        while year <= LAST_YEAR:
             start = max(after, datetime(year, 1, 1)) - DAYS_ASIDE  # noqa: DTZ001
-            stop = datetime(min(year + HORIZON_YEARS, _LAST_YEAR) + 1, 1, 1)  # noqa: DTZ001
+            stop = datetime(min(year + HORIZON_YEARS, LAST_YEAR) + 1, 1, 1)  # noqa: DTZ001
             match = first_match(self.expression, start, stop + DAYS_ASIDE)
             if match is None:
                 return
@@ -117,7 +117,7 @@ class Schedule:
 
     def _segments_back(self, before: datetime) -> Iterator[Segment]:
         """Yield the segments up to an instant, newest first, leaving out years as above."""
-        year = min(before.year, _LAST_YEAR)
+        year = min(before.year, LAST_YEAR)
         oldest = max(before.year - HORIZON_YEARS, _FIRST_YEAR)
         while year >= oldest:
             stop = min(before, datetime(year + 1, 1, 1)) + DAYS_ASIDE  # noqa: DTZ001

@@ -9,9 +9,11 @@ from rich.padding import Padding
 from rich.text import Text
 
 from reveille_cli.build import session
+from reveille_cli.connection import Client
 from reveille_cli.exits import ExitCode
 from reveille_cli.failures import Failure
 from reveille_cli.findings import Explanation, Found, explain
+from reveille_cli.names import ISSUE, find_id, is_identifier
 from reveille_cli.options import DEFAULT_DIR, DEFAULT_OUTPUT, DataDirOption, OutputOption
 from reveille_cli.printer import Printer, state_text
 from reveille_cli.terminal import LINES, visible
@@ -22,8 +24,8 @@ def why(
         str,
         typer.Argument(
             metavar="ID",
-            help="A trigger, autopilot, run, delivery, execution, wakeup, agent run, issue, agent"
-            " or occurrence key.",
+            help="A trigger, autopilot, run, delivery, execution, wakeup, agent run, issue (also by"
+            " its identifier), agent or occurrence key.",
         ),
     ],
     data_dir: DataDirOption = DEFAULT_DIR,
@@ -35,7 +37,7 @@ def why(
     change the outcome, it is shown.
     """
     with session(data_dir, output) as (client, printer):
-        found = explain(client, some_id)
+        found = explain(client, _id_of(client, some_id))
         if not found.findings:
             raise _nothing(found)
         if printer.as_json:
@@ -44,6 +46,18 @@ def why(
         for each in found.findings:
             show_finding(each, printer)
         _say_limits(found, printer)
+
+
+def _id_of(client: Client, asked: str) -> str:
+    """Return the id of the issue whose identifier this is; any other text as it is."""
+    if not is_identifier(asked):
+        return asked
+    try:
+        return find_id(client, ISSUE, asked, None, "id")
+    except Failure as failure:
+        if failure.exit_code is ExitCode.NOT_FOUND:
+            return asked
+        raise
 
 
 def explanation_json(found: Explanation) -> dict[str, Any]:

@@ -14,6 +14,7 @@ from reveille_cli.apis import AGENT_RUNS
 from reveille_cli.build import session
 from reveille_cli.connection import Client
 from reveille_cli.declare import Noun, Verb
+from reveille_cli.names import AGENT
 from reveille_cli.nouns.shared import WORKSPACE, in_states, only_of, the
 from reveille_cli.options import DEFAULT_DIR, DEFAULT_OUTPUT, DataDirOption, OutputOption
 from reveille_cli.terminal import pour
@@ -86,7 +87,7 @@ NOUN = Noun(
             "ListRuns",
             (
                 WORKSPACE,
-                only_of("agent_id", "--agent", "agent"),
+                only_of("agent_id", "--agent", "agent", AGENT),
                 only_of("wakeup_id", "--wakeup", "wakeup"),
                 in_states("states"),
             ),

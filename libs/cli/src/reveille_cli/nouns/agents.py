@@ -7,6 +7,7 @@ from typing import Any
 from reveille_cli.apis import AGENTS
 from reveille_cli.declare import Noun, Param, Verb
 from reveille_cli.failures import refused
+from reveille_cli.names import AGENT
 from reveille_cli.nouns.shared import REQUEST_ID, WORKSPACE, the
 from reveille_cli.values import command_words
 
@@ -76,6 +77,12 @@ NOUN = Noun(
             shows="agent",
         ),
         Verb("list", "List the agents by name.", "ListAgents", (WORKSPACE,), shows="agents"),
-        Verb("get", "Show an agent.", "GetAgent", (the("agent_id", "The agent."),), shows="agent"),
+        Verb(
+            "get",
+            "Show an agent.",
+            "GetAgent",
+            (the("agent_id", "The agent.", AGENT),),
+            shows="agent",
+        ),
     ),
 )

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from reveille_cli.apis import ISSUES
 from reveille_cli.declare import Noun, Param, Verb
+from reveille_cli.names import AGENT, ISSUE
 from reveille_cli.nouns.shared import ETAG, REQUEST_ID, WORKSPACE, in_states, only_of, the
 
-_ID = the("issue_id", "The issue.")
+_ID = the("issue_id", "The issue.", ISSUE)
 
 NOUN = Noun(
     name="issues",
@@ -21,10 +22,16 @@ NOUN = Noun(
                 Param("title", "The title.", argument=True),
                 WORKSPACE,
                 Param("description", "What is to be done.", file=True),
-                Param("assignee_agent_id", "The agent it is assigned to.", flag="--agent"),
+                Param(
+                    "assignee_agent_id",
+                    "The agent it is assigned to.",
+                    flag="--agent",
+                    names=AGENT,
+                ),
                 Param("priority", "How urgent it is."),
                 REQUEST_ID,
             ),
+            main="issue",
         ),
         Verb(
             "list",
@@ -33,7 +40,7 @@ NOUN = Noun(
             (
                 WORKSPACE,
                 in_states("statuses", "--status"),
-                only_of("assignee_agent_id", "--agent", "agent"),
+                only_of("assignee_agent_id", "--agent", "agent", AGENT),
             ),
             shows="issues",
         ),

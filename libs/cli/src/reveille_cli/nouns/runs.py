@@ -13,6 +13,7 @@ from reveille_cli.build import session
 from reveille_cli.connection import TIMEOUT
 from reveille_cli.declare import Noun, Verb
 from reveille_cli.exits import ExitCode
+from reveille_cli.names import AUTOPILOT
 from reveille_cli.nouns.shared import WORKSPACE, in_states, only_of, the
 from reveille_cli.options import DEFAULT_DIR, DEFAULT_OUTPUT, DataDirOption, OutputOption
 from reveille_cli.times import duration
@@ -69,7 +70,7 @@ NOUN = Noun(
             "ListRuns",
             (
                 WORKSPACE,
-                only_of("autopilot_id", "--autopilot", "autopilot"),
+                only_of("autopilot_id", "--autopilot", "autopilot", AUTOPILOT),
                 only_of("trigger_id", "--trigger", "trigger"),
                 in_states("states"),
             ),

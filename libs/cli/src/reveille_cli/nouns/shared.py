@@ -2,42 +2,18 @@
 
 from __future__ import annotations
 
-from reveille_cli.apis import WORKSPACES
-from reveille_cli.connection import Client
+from reveille_cli import names
 from reveille_cli.declare import Param
-from reveille_cli.exits import ExitCode
-from reveille_cli.failures import Failure, refused
-
-WORKSPACE_VARIABLE = "REVEILLE_WORKSPACE"
-
-
-def only_workspace(client: Client) -> str:
-    """Return the workspace there is, where there is just one that the caller may see."""
-    request = WORKSPACES.request("ListWorkspaces", page_size=2)
-    found = client.call(WORKSPACES, "ListWorkspaces", request).workspaces
-    if not found:
-        raise Failure(
-            "not_found",
-            "there is no workspace yet",
-            ExitCode.NOT_FOUND,
-            hint="create one with `reveille workspaces create`",
-        )
-    if len(found) > 1:
-        raise refused(
-            "workspace",
-            f"there are several; name one with --workspace or {WORKSPACE_VARIABLE}",
-            hint="`reveille workspaces list` shows them",
-        )
-    return str(found[0].workspace_id)
-
+from reveille_cli.names import Naming
 
 WORKSPACE = Param(
     "workspace_id",
-    "The workspace; the only one there is when left out.",
+    "The workspace, by id or name; the only one there is when left out.",
     flag="--workspace",
     short="-w",
-    variable=WORKSPACE_VARIABLE,
-    fallback=only_workspace,
+    variable=names.WORKSPACE_VARIABLE,
+    names=names.WORKSPACE,
+    fallback=lambda client: names.find_workspace(client, None),
 )
 REQUEST_ID = Param(
     "request_id", "Makes the call repeatable: the same id again has no second effect."
@@ -45,14 +21,14 @@ REQUEST_ID = Param(
 ETAG = Param("etag", "Refuse if it was changed since it had this etag.")
 
 
-def the(field: str, help_text: str) -> Param:
+def the(field: str, help_text: str, names: Naming | None = None) -> Param:
     """Declare the id a verb is about, given by position."""
-    return Param(field, help_text, argument=True)
+    return Param(field, help_text, argument=True, names=names)
 
 
-def only_of(field: str, flag: str, what: str) -> Param:
+def only_of(field: str, flag: str, what: str, names: Naming | None = None) -> Param:
     """Declare a filter by an id."""
-    return Param(field, f"Only of this {what}.", flag=flag)
+    return Param(field, f"Only of this {what}.", flag=flag, names=names)
 
 
 def in_states(field: str, flag: str = "--state") -> Param:

@@ -12,15 +12,17 @@ from reveille_cli.build import session
 from reveille_cli.connection import Client
 from reveille_cli.declare import Noun, Param, Verb
 from reveille_cli.failures import Failure, refused
+from reveille_cli.names import AUTOPILOT, WORKSPACE_VARIABLE, find_id
 from reveille_cli.nouns.shared import REQUEST_ID, the
 from reveille_cli.options import DEFAULT_DIR, DEFAULT_OUTPUT, DataDirOption, OutputOption
 from reveille_cli.printer import Printer
 from reveille_cli.values import assign, read_file
 
 CREDENTIAL_NOTE = "The hook's address is a credential, and it is shown only now."
+SECRET_BYTES = range(16, 1025)
 _NOT_BOTH = "give --signing-secret-file or --signing-secret-env, not both"
 _ID = the("trigger_id", "The trigger.")
-_AUTOPILOT = the("autopilot_id", "The autopilot.")
+_AUTOPILOT = the("autopilot_id", "The autopilot.", AUTOPILOT)
 _LABEL = Param("label", "A name for people.")
 _DISABLED = Param("disabled", "Create it switched off.")
 
@@ -38,12 +40,19 @@ def _secret_of_environment(request: Any, text: str, name: str) -> None:
 def read_secret(file: str | None, variable: str | None, name: str) -> bytes:
     """Read a secret from a file (one line end at its end does not count) or from a variable."""
     if file is not None:
-        secret = read_file(file, name)
-        return secret.removesuffix(b"\n").removesuffix(b"\r")
-    value = os.environ.get(variable or "")
-    if not value:
-        raise refused(name, f"the variable {variable} is not set")
-    return value.encode()
+        secret = read_file(file, name).removesuffix(b"\n").removesuffix(b"\r")
+    else:
+        value = os.environ.get(variable or "")
+        if not value:
+            raise refused(name, f"the variable {variable} is not set")
+        secret = os.fsencode(value)
+    # What the service accepts; said before anything is made that would have to be undone.
+    if len(secret) not in SECRET_BYTES:
+        raise refused(
+            name,
+            f"must have {SECRET_BYTES[0]} to {SECRET_BYTES[-1]} bytes, and has {len(secret)}",
+        )
+    return secret
 
 
 SECRETS = Noun(
@@ -93,7 +102,7 @@ SECRETS = Noun(
 
 
 def create_webhook(
-    autopilot_id: Annotated[str, typer.Argument(help="The autopilot.")],
+    autopilot_id: Annotated[str, typer.Argument(help="The autopilot, by id or title.")],
     provider: Annotated[str, typer.Option(help="The sender's scheme, such as github.")],
     event: Annotated[
         list[str] | None,
@@ -117,6 +126,15 @@ def create_webhook(
     label: Annotated[str | None, typer.Option(help="A name for people.")] = None,
     disabled: Annotated[bool, typer.Option("--disabled", help="Create it switched off.")] = False,
     request_id: Annotated[str | None, typer.Option(help="Makes the call repeatable.")] = None,
+    workspace: Annotated[
+        str | None,
+        typer.Option(
+            "--workspace",
+            "-w",
+            envvar=WORKSPACE_VARIABLE,
+            help="Where a title is looked up; the only workspace there is when left out.",
+        ),
+    ] = None,
     data_dir: DataDirOption = DEFAULT_DIR,
     output: OutputOption = DEFAULT_OUTPUT,
 ) -> None:
@@ -133,7 +151,7 @@ def create_webhook(
             secret = read_secret(signing_secret_file, signing_secret_env, "signing_secret")
         request = AUTOPILOTS.request(
             "CreateTrigger",
-            autopilot_id=autopilot_id,
+            autopilot_id=find_id(client, AUTOPILOT, autopilot_id, workspace, "autopilot_id"),
             label=label or "",
             disabled=disabled,
             request_id=request_id or "",
@@ -175,7 +193,7 @@ def _add_or_undo(client: Client, trigger_id: str, secret: bytes, request_id: str
 
 
 def _show_hook(printer: Printer, response: Any) -> None:
-    printer.one(response)
+    printer.one(response, main="trigger")
     printer.note(CREDENTIAL_NOTE)
     if not response.endpoint_ready:
         printer.note("The gateway has not confirmed it yet; it will within moments.")
@@ -209,6 +227,7 @@ NOUN = Noun(
             "Give a webhook trigger a new address.",
             "RotateWebhookToken",
             (_ID, Param("grace", "How long the old one goes on working, such as 1h."), REQUEST_ID),
+            main="trigger",
             note=CREDENTIAL_NOTE,
         ),
         Verb(

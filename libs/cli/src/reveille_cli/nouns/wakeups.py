@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from reveille_cli.apis import WAKEUPS
 from reveille_cli.declare import Noun, Verb
+from reveille_cli.names import AGENT
 from reveille_cli.nouns.shared import WORKSPACE, in_states, only_of, the
 
 NOUN = Noun(
@@ -15,7 +16,7 @@ NOUN = Noun(
             "list",
             "List wakeups, newest first.",
             "ListWakeups",
-            (WORKSPACE, only_of("agent_id", "--agent", "agent"), in_states("states")),
+            (WORKSPACE, only_of("agent_id", "--agent", "agent", AGENT), in_states("states")),
             shows="wakeups",
         ),
         Verb(

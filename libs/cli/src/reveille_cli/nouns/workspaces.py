@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from reveille_cli.apis import WORKSPACES
 from reveille_cli.declare import Noun, Param, Verb
+from reveille_cli.names import WORKSPACE
 from reveille_cli.nouns.shared import REQUEST_ID, the
 
 NOUN = Noun(
@@ -37,7 +38,7 @@ NOUN = Noun(
             "get",
             "Show a workspace.",
             "GetWorkspace",
-            (the("workspace_id", "The workspace."),),
+            (the("workspace_id", "The workspace, by id or name.", WORKSPACE),),
             shows="workspace",
         ),
     ),
