@@ -25,6 +25,7 @@ from reveille.autopilot.v1 import autopilot_pb2 as rule_pb
 from reveille.autopilot.v1 import autopilot_service_pb2 as pb
 from reveille.explain.v1 import explain_service_pb2 as explain_pb
 from reveille.heartbeat.v1 import wakeup_pb2
+from reveille_autopilot.store import workspaces
 from reveille_autopilot.store.runs import Q
 from reveille_runtime.carrier import SpanSeed
 from reveille_testkit.database import TestDatabase
@@ -186,6 +187,22 @@ async def test_a_rule_and_a_workspace_are_explained(
     assert run.run_id in {finding.subject_id for finding in findings}
     (workspace,) = await explain(service, str(workspace_id))
     assert (workspace.subject, workspace.state) == ("workspace", "active")
+
+
+async def test_a_workspace_that_heartbeat_refuses_says_so(
+    service: Service, world: World, workspace_id: UUID
+) -> None:
+    world.away = {"heartbeat"}
+    database = service.app.database
+    assert database is not None
+    async with database.session() as tx:
+        await tx.raw.execute("UPDATE workspaces SET revision = revision + 1")
+        (row,) = await workspaces.unsynced_of(tx, [workspace_id])
+        await workspaces.note_refused(tx, [workspace_id], [row.revision], ["the prefix is taken"])
+
+    (refused,) = await explain(service, str(workspace_id))
+    assert refused.state == "unsynced"
+    assert "heartbeat refuses it: the prefix is taken" in refused.text
 
 
 async def test_what_is_not_the_callers_yields_nothing(
