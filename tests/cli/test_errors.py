@@ -202,6 +202,13 @@ def test_a_mistyped_line_is_explained_on_stderr_as_any_refusal(desk: Desk) -> No
     assert hint.endswith("runs get --help` tells how it is used")
 
 
+def test_bytes_that_are_no_text_are_refused(desk: Desk) -> None:
+    outcome = desk.run("runs", "get", "\udcff", "-o", "json")
+
+    assert outcome.exit_code == 2
+    assert outcome.json["error"]["reason"] == "invalid_usage"
+
+
 def test_a_noun_alone_shows_its_help(desk: Desk) -> None:
     outcome = desk.run("runs")
 

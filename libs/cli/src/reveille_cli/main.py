@@ -100,6 +100,9 @@ def _run(run: Callable[[], Any], output: OutputFormat) -> NoReturn:
         code = run()
     except typer.Abort:
         sys.exit(ExitCode.FAILED)
+    except UnicodeEncodeError:
+        # Python takes such bytes from a command line as halves of characters; no field can.
+        code = _report("the command line holds bytes that are no UTF-8 text", "", output)
     except Exception as error:
         # Typer's own errors, whose types it does not publish, know their exit code.
         if getattr(error, "exit_code", None) != ExitCode.REFUSED:
@@ -117,6 +120,10 @@ def _refuse(error: Any, output: OutputFormat) -> int:
             return ExitCode.REFUSED
         message = "a command is missing"
     hint = f"`{context.command_path} --help` tells how it is used" if context else ""
+    return _report(message, hint, output)
+
+
+def _report(message: str, hint: str, output: OutputFormat) -> int:
     try:
         report(Failure("invalid_usage", message, ExitCode.REFUSED, hint=hint), output)
     except typer.Exit as end:
