@@ -17,7 +17,7 @@ import contextlib
 import itertools
 import os
 from collections import defaultdict
-from collections.abc import AsyncIterator, Awaitable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar
@@ -71,6 +71,16 @@ class Crasher:
     async def met(self, service: str) -> None:
         """Wait until a service has died at its point."""
         await asyncio.to_thread(self.world.stack.wait_crash, service)
+
+    async def provoke(self, service: str, ask: Callable[[], Awaitable[T]]) -> None:
+        """Ask until a service has died of it; one that has just started may have to find others."""
+        dying = asyncio.ensure_future(self.met(service))
+        while not dying.done():
+            asking = asyncio.ensure_future(unless_it_died(ask()))
+            await asyncio.wait({dying, asking}, return_when=asyncio.FIRST_COMPLETED)
+            asking.cancel()
+            await asyncio.gather(asking, return_exceptions=True)
+        await dying
 
     async def recover(self, service: str, ahead: float | None = None) -> None:
         """Start a service again, as an operator would."""
@@ -165,9 +175,9 @@ class Rule:
         rule_id = await world.create_autopilot(workspace_id, agent_id, mode)
         return cls(world, workspace_id, rule_id, mode, marks, gate)
 
-    async def run_now(self) -> run_pb2.AutopilotRun:
+    async def run_now(self, request_id: str = "") -> run_pb2.AutopilotRun:
         """Run it by hand, as often as it takes: who restarted is not reached by all at once."""
-        click = str(uuid4())
+        click = request_id or str(uuid4())
 
         async def ask() -> run_pb2.AutopilotRun | None:
             return await unless_it_died(self.world.run_now(self.rule_id, request_id=click))

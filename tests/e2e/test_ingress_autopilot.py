@@ -53,11 +53,9 @@ async def a_click(crash: Crasher, point: str) -> None:
     """A person who runs a rule, gets no answer and clicks again."""
     rule = await Rule.make(crash.world, RUN_ONLY)
     await crash.arm(AUTOPILOT, point)
-    first = await unless_it_died(crash.world.run_now(rule.rule_id, request_id="click"))
-    await crash.met(AUTOPILOT)
+    await crash.provoke(AUTOPILOT, lambda: crash.world.run_now(rule.rule_id, request_id="click"))
     await crash.recover(AUTOPILOT)
-    again = await crash.world.run_now(rule.rule_id, request_id="click")
-    assert first is None or first.run_id == again.run_id
+    again = await rule.run_now("click")
     assert (await rule.the_run()).run_id == again.run_id
     await rule.completed_once(again.run_id)
 
@@ -99,8 +97,7 @@ async def a_give_up(crash: Crasher, point: str) -> None:
     """A run that was not dispatched for a day, because everything was down."""
     rule = await Rule.make(crash.world, RUN_ONLY)
     await crash.arm(AUTOPILOT, "autopilot.dispatch.before_call")
-    assert await unless_it_died(crash.world.run_now(rule.rule_id)) is None
-    await crash.met(AUTOPILOT)
+    await crash.provoke(AUTOPILOT, lambda: crash.world.run_now(rule.rule_id, request_id="click"))
     crash.pass_time(AUTOPILOT, timedelta(hours=25).total_seconds())
     await crash.arm(AUTOPILOT, point, at_once=True)
     await crash.met(AUTOPILOT)
