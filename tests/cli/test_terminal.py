@@ -164,7 +164,8 @@ def test_a_narrow_terminal_keeps_ids_and_times_whole(monkeypatch: pytest.MonkeyP
     terminal = a_terminal(monkeypatch)
     some_id, moment = "0197f3a0-0000-7000-8000-000000000001", "2026-11-29T12:00:00Z"
 
-    draw(table_of(["ID", "AT", "TITLE"], [[some_id, moment, "a word and one more"]], fixed=(0, 1)))
+    row = [some_id, "TEAM-2", "in_progress", moment, "a word and one more"]
+    draw(table_of(["ID", "NAME", "STATUS", "AT", "TITLE"], [row], fixed=(0, 3)))
 
     assert any(some_id in line and moment in line for line in terminal.seen().splitlines())
 

@@ -63,7 +63,8 @@ def draw(renderable: RenderableType) -> None:
     if sys.stdout.isatty():
         console = PlainConsole()
         # Too narrow for what must not be broken: the terminal wraps the lines, nothing is squeezed.
-        needed = Measurement.get(console, console.options, renderable).minimum
+        options = console.options.update(max_width=_PIPE_WIDTH)
+        needed = Measurement.get(console, options, renderable).minimum
         console.width = max(console.width, needed)
         console.print(renderable)
         return
