@@ -26,6 +26,7 @@ from reveille_runtime.sqlstate import (
         (asyncpg.TooManyConnectionsError("x"), False, True, False),
         (asyncpg.LockNotAvailableError("x"), False, True, False),
         (asyncpg.InterfaceError("connection is closed"), False, True, False),
+        (asyncpg.InternalClientError("another operation is in progress"), False, True, False),
         (ConnectionRefusedError("x"), False, True, False),
         (TimeoutError("x"), False, True, False),
         (asyncpg.UniqueViolationError("x"), False, False, True),

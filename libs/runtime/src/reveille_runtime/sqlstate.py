@@ -30,8 +30,11 @@ def is_transient(error: BaseException) -> bool:
     state = sqlstate(error)
     if state:
         return state[:2] in _TRANSIENT_CLASSES or state in _TRANSIENT_STATES
-    # asyncpg reports a connection that broke under a statement as an InterfaceError.
-    return isinstance(error, OSError | TimeoutError | asyncpg.InterfaceError)
+    # asyncpg reports a connection that broke under a statement as an InterfaceError, or, when the
+    # server's farewell came between two statements, as a confusion of its own.
+    return isinstance(
+        error, OSError | TimeoutError | asyncpg.InterfaceError | asyncpg.InternalClientError
+    )
 
 
 def is_bad_data(error: BaseException) -> bool:
