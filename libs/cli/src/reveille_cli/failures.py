@@ -113,5 +113,5 @@ def report(failure: Failure, output: OutputFormat) -> None:
 
 
 def _of_stack(error: StackError) -> Failure:
-    code = ExitCode.UNAVAILABLE if isinstance(error, NotRunning) else ExitCode.FAILED
+    code = ExitCode.UNAVAILABLE if isinstance(error, NotRunning) else error.exit_code
     return Failure(error.reason.lower(), error.message, code, hint=error.hint)
