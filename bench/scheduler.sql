@@ -2,15 +2,16 @@
 -- So many scopes of one rule, due first at one moment. $1 job, $2 how many, $3 cron, $4 due
 INSERT INTO scheduler.scopes (id, job_name, kind, scope_id, source, cron, time_zone, enabled,
                               revision, effective_from, next_plan_at)
-SELECT gen_random_uuid(), $1, 'bench', 'scope-' || n, 'cron', $3, 'UTC', true, 1,
+SELECT uuidv7(), $1, 'bench', 'scope-' || n, 'cron', $3, 'UTC', true, 1,
        $4::timestamptz - interval '1 minute', $4
 FROM generate_series(1, $2::integer) AS n;
 
 -- name: add_history
--- So many rows of a ledger that ended long ago. $1 job, $2 how many, $3 over how many scopes
+-- So many rows of a ledger that ended long ago, with ids in order of time as the service makes them.
+-- $1 job, $2 how many, $3 over how many scopes
 INSERT INTO scheduler.executions (id, job_name, scope_kind, scope_id, plan_time, state, attempt,
                                   max_attempts, retry_until, started_at, finished_at)
-SELECT gen_random_uuid(), $1, 'bench', 'scope-' || (n % $3::integer + 1),
+SELECT uuidv7(), $1, 'bench', 'scope-' || (n % $3::integer + 1),
        timestamptz '2020-01-01' + n * interval '1 second', 'success', 1, 3, '2020-01-02',
        '2020-01-01', timestamptz '2020-01-01' + n * interval '1 second'
 FROM generate_series(1, $2::integer) AS n;
