@@ -116,7 +116,7 @@ class Job(_message.Message):
 
     @_builtins.property
     def retry_deadline(self) -> _duration_pb2.Duration:
-        """Retries end this long after the planned time."""
+        """Retries end this long after the first attempt began, so that what was caught up can be retried too."""
 
     @_builtins.property
     def create_time(self) -> _timestamp_pb2.Timestamp:
