@@ -290,11 +290,34 @@ async def test_broken_json_is_refused_unsigned_and_ignored_signed(
     assert peer.admitted == []
 
 
+@pytest.mark.parametrize("prefix", [b"", b"payload="], ids=["json", "form"])
+async def test_a_body_that_breaks_off_deep_inside_is_broken(
+    gateway: Gateway, peer: FakeAutopilot, prefix: bytes
+) -> None:
+    bearer, signed = await gateway.hook(secret=None), await gateway.hook()
+    body = prefix + b"[" * 100_000
+    kind = {"Content-Type": "application/x-www-form-urlencoded"} if prefix else {}
+
+    refused = await gateway.post(bearer, body, kind, secret=None)
+    ignored = await gateway.post(signed, body, kind)
+    accepted = await gateway.post(signed, body + b"]" * 100_000, kind)
+
+    assert (refused.status, refused.json["error"]["reason"]) == (400, "unparsable")
+    assert (ignored.status, ignored.json["status"]) == (200, "ignored")
+    assert ignored.json["reason"] == "unparsable"
+    assert (accepted.status, accepted.json["status"]) == (200, "accepted")
+    assert [row["body_bytes"] for row in await gateway.rows()] == [
+        len(body),
+        len(body) + 100_000,
+    ]
+    assert len(peer.admitted) == 1
+
+
 BODIES = {
     "bom": (b'\xef\xbb\xbf{"action":"opened"}', "application/json"),
     "nul": (b'{"action":"a\\u0000b"}', "application/json"),
     "surrogate": (b'{"action":"\\ud800"}', "application/json"),
-    "deep": (b"[" * 100_000, "application/json"),
+    "deep": (b"[" * 100_000 + b"]" * 100_000, "application/json"),
     "huge number": (b'{"n":' + b"9" * 50_000 + b"}", "application/json"),
     "utf-16": ('{"a":1}'.encode("utf-16"), "application/json"),
     "form": (b"payload=%7B%22action%22%3A%22opened%22%7D", "application/x-www-form-urlencoded"),

@@ -10,6 +10,8 @@ from dataclasses import dataclass
 from typing import Any
 from urllib.parse import parse_qs
 
+from reveille_webhook.domain.json_syntax import is_json
+
 _LONGEST_NUMBER = 4000
 _MOST_FIELDS = 1000
 FORM = "application/x-www-form-urlencoded"
@@ -43,8 +45,9 @@ def _json(body: bytes) -> Parsed:
         # Finds UTF-8 with and without a byte order mark, UTF-16 and UTF-32.
         document = json.loads(body, parse_int=_integer)
     except RecursionError:
-        # Nested deeper than we read; the bytes are as good as any.
-        return Parsed({})
+        # Nested deeper than we read. Only an object or an array can be.
+        text = body.decode(json.detect_encoding(body), "surrogatepass")
+        return Parsed({}, "" if is_json(text) else "the body is not JSON: deep inside")
     except ValueError as error:
         return Parsed({}, f"the body is not JSON: {type(error).__name__}")
     if isinstance(document, dict):
