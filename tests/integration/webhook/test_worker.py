@@ -15,6 +15,10 @@ from tests.integration.webhook.peer import FakeAutopilot, dispatched, run_of
 from reveille.autopilot.v1 import dispatch_service_pb2 as pb
 from reveille.common.v1 import reason_pb2
 from reveille.webhook.v1 import delivery_service_pb2 as delivery_pb
+from reveille_webhook.domain.delivery import Ending
+from reveille_webhook.domain.states import DeliveryState
+from reveille_webhook.store import queue
+from reveille_webhook.store.queue import Settlement
 
 BODY = b'{"action":"opened"}'
 MEGABYTE = 1 << 20
@@ -264,6 +268,45 @@ async def test_a_vanished_worker_s_delivery_is_freed_after_two_looks_and_no_soon
     )
     assert (await gateway.row())["state"] == "dispatched"
     assert len(peer.bodies) == 1
+
+
+async def test_a_lease_renewed_between_the_look_and_the_taking_over_is_kept(
+    gateway: Gateway,
+) -> None:
+    await arrive(gateway, 2)
+    await steal(gateway, attempts=1)
+    async with gateway.database.session() as tx:
+        renewed, gone = await queue.expired(tx, 10)
+    await gateway.sql(
+        "UPDATE webhook.deliveries SET lease_expires_at = clock_timestamp() + interval '1 min'"
+        " WHERE id = $1",
+        renewed.lease.id,
+    )
+
+    ending = Ending(DeliveryState.QUEUED)
+    async with gateway.database.session() as tx:
+        freed = await queue.take_over(
+            tx, [Settlement(each.lease, ending, each.now) for each in (renewed, gone)]
+        )
+
+    assert list(freed) == [gone.lease.id]
+    held = {row["id"]: row["lease_token"] for row in await gateway.rows()}
+    assert held == {renewed.lease.id: renewed.lease.token, gone.lease.id: None}
+
+
+async def test_a_judgement_that_comes_late_leaves_what_the_worker_holds_alone(
+    gateway: Gateway, peer: FakeAutopilot
+) -> None:
+    hook = await gateway.hook()
+    peer.may_admit.clear()
+    answer = asyncio.ensure_future(gateway.post(hook, BODY))
+    await peer.until(lambda peer: bool(peer.admitted))
+    await steal(gateway, attempts=1)
+    held = await gateway.row()
+    peer.may_admit.set()
+
+    assert (await answer).json["status"] == "accepted"
+    assert dict(await gateway.row()) == dict(held)
 
 
 async def test_what_five_workers_did_not_outlive_fails(

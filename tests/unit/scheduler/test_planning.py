@@ -111,6 +111,17 @@ def test_what_lies_before_the_window_leaves_a_trace_and_does_not_fire() -> None:
     assert found.too_late
 
 
+@pytest.mark.parametrize("catch_up", list(CatchUp))
+def test_a_patience_longer_than_the_window_does_not_widen_it(catch_up: CatchUp) -> None:
+    day = replace(JOB, max_lateness=DAY, max_plans_per_tick=5)
+    job = replace(day, catch_up=catch_up, catch_up_window=6 * HOUR)
+    at_five, at_six = scope("0 5 * * *"), scope("0 6 * * *")
+
+    assert one(plan(at_five, job=job, now=DUE)).too_late
+    (*_, inside) = plan(at_six, job=job, now=DUE).occurrences
+    assert (inside.plan_time, inside.too_late) == (DUE - 6 * HOUR, False)
+
+
 def test_a_scope_overrides_its_jobs_lateness() -> None:
     patient = scope("0 0 * * *", max_lateness=DAY)
     hasty = scope("0 12 * * *", max_lateness=timedelta(seconds=1))

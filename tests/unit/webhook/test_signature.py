@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import base64
+import hashlib
+import hmac
 import json
 from pathlib import Path
 from typing import Any
@@ -105,3 +107,10 @@ def test_one_bit_of_the_body_or_the_credential_decides(
 def test_every_row_of_the_table_can_be_used(provider: str) -> None:
     assert problems(PROVIDERS[provider]) == []
     assert PROVIDERS[provider].name == provider
+
+
+def test_an_empty_secret_passes_nothing_not_even_what_it_signs() -> None:
+    by_nothing = b"sha256=" + hmac.new(b"", BODY, hashlib.sha256).hexdigest().encode()
+
+    assert verify(GITHUB, [b""], signed(by_nothing), BODY) == (SignatureState.INVALID, None)
+    assert verify(GITHUB, [b"", SECRET], signed(VALID), BODY) == (SignatureState.VALID, 1)
