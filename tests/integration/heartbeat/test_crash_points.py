@@ -35,6 +35,8 @@ BEFORE_THE_AGENT = (
     at.SPAWN_BEFORE_IDENTITY,
     at.SPAWN_AFTER_IDENTITY,
 )
+# Of those, where an attempt was begun, and its agent never was.
+WITH_AN_ATTEMPT = frozenset(BEFORE_THE_AGENT) - {at.CLAIM_BEFORE_COMMIT}
 AFTER_THE_AGENT = (
     at.SPAWN_AFTER_GO,
     at.EXECUTE_ENDED,
@@ -82,6 +84,12 @@ async def test_a_run_survives_the_death_of_its_executor(
     assert len(ran(tmp_path)) == len(set(ran(tmp_path)))
     if point in AFTER_THE_AGENT:
         assert ran(tmp_path) == [attempts[0].run_id]
+    if point in WITH_AN_ATTEMPT:
+        # The word to start comes after the process is on record, and dies with the executor.
+        assert attempts[0].run_id not in ran(tmp_path)
+        assert attempts[0].reason == reason_pb2.REASON_PROCESS_LOST
+    if point in WITH_AN_ATTEMPT and point != at.SPAWN_AFTER_IDENTITY:
+        assert attempts[0].message == "its executor ended before the agent was started"
     for before, after in itertools.pairwise(attempts):
         assert after.retry_of_run_id == before.run_id
     await eventually(

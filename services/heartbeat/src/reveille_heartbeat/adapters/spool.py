@@ -1,7 +1,8 @@
 """The spool: per attempt a folder in which an agent finds its payload and leaves what it made.
 
 It outlives the service, so the output and the true end of a process that went on meanwhile are
-found there. Everything is 0700 and 0600: payloads are other people's data.
+found there. Everything is 0700 and 0600: payloads are other people's data. What the agent can
+reach is read as `left_files` does it, and raises Unreadable when it is no file.
 """
 
 from __future__ import annotations
@@ -13,10 +14,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from uuid import UUID, uuid4
 
+from reveille_heartbeat.adapters.left_files import read_end, read_from
 from reveille_heartbeat.domain.answer import MAX_BYTES
 from reveille_heartbeat.domain.values import LogStream
 
 _SPOOL_ID = "spool-id"
+# A status has three digits and a line end; what is longer was not written by the wrapper.
+_STATUS_BYTES = 16
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,30 +69,21 @@ class Spool:
 
     def read_result(self) -> bytes | None:
         """Give the result file, cut just past what is accepted; None when there is none."""
-        try:
-            with self.result.open("rb") as file:
-                return file.read(MAX_BYTES + 1)
-        except FileNotFoundError:
-            return None
+        return read_from(self.result, "the result file", 0, MAX_BYTES + 1)
+
+    def read_output(self, stream: LogStream, start: int, size: int) -> bytes:
+        """Give output from an offset on; empty when there is none yet."""
+        return read_from(self.output(stream), f"the file of {stream.value}", start, size) or b""
 
     def end_of(self, stream: LogStream, size: int) -> tuple[bytes, bool]:
         """Give the last bytes of a stream of output, and whether there are none before them."""
-        try:
-            with self.output(stream).open("rb") as file:
-                start = max(0, file.seek(0, os.SEEK_END) - size)
-                file.seek(start)
-                return file.read(size), start == 0
-        except FileNotFoundError:
-            return b"", True
+        return read_end(self.output(stream), f"the file of {stream.value}", size)
 
     def exit_code(self) -> int | None:
         """Give the status that the wrapper left; None when it left none."""
-        try:
-            text = (self.root / "exit").read_text(encoding="ascii")
-        except (FileNotFoundError, UnicodeDecodeError):
-            return None
+        text = read_from(self.root / "exit", "the file of the exit status", 0, _STATUS_BYTES) or b""
         # Without its line end the write was cut short.
-        return int(text) if text.endswith("\n") and text.strip().isdigit() else None
+        return int(text) if text.endswith(b"\n") and text.strip().isdigit() else None
 
     @property
     def ran_out(self) -> bool:

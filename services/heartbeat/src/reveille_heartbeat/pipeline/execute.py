@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import math
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from reveille_heartbeat.adapters.contract import AdapterResult, AgentContext, Detached
@@ -48,7 +49,7 @@ async def execute(context: RunContext, parts: Parts) -> None:
     except (LeaseLost, Detached):
         raise
     except Exception as error:
-        if is_transient(error):
+        if error is reporter.outage:
             # The database is away, not the agent: whoever recovers the run finds its process.
             raise
         _log.exception(
@@ -113,22 +114,37 @@ class RunReporter:
         # A sign of life costs a write; a third of the limit is often enough to bring it in time.
         self._every = idle / 3 if idle > 0 else None
         self._heard: float | None = None
+        # What kept us from writing, if it may pass. Only by this is the database's absence known
+        # from the adapter's own troubles with files and connections.
+        self.outage: Exception | None = None
 
     async def process(self, identity: ProcessIdentity) -> None:
         """Commit which process it is."""
         self._context.held.check()
-        await self._parts.held_run.record_process(self._context.lease, identity)
+        with self._writing():
+            await self._parts.held_run.record_process(self._context.lease, identity)
 
     async def log(self, stream: LogStream, start: int, data: bytes) -> None:
         """Store output, and take it as a sign of life."""
         self._context.held.check()
-        await self._parts.run_log.append(LogChunk(self._context.lease, stream, start, data))
+        with self._writing():
+            await self._parts.run_log.append(LogChunk(self._context.lease, stream, start, data))
         self._heard = time.monotonic()
 
     async def event(self, kind: str, message: str, facts: Mapping[str, Any] | None = None) -> None:
         """Add to the run's history."""
         self._context.held.check()
-        await self._parts.held_run.note(self._context.lease, kind, message, facts)
+        with self._writing():
+            await self._parts.held_run.note(self._context.lease, kind, message, facts)
+
+    @contextlib.contextmanager
+    def _writing(self) -> Iterator[None]:
+        try:
+            yield
+        except Exception as error:
+            if is_transient(error):
+                self.outage = error
+            raise
 
     async def keep_alive(self) -> None:
         """Bring the last sign of life now and then; a failure is made good by the next one."""

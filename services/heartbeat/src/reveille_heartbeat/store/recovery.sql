@@ -37,7 +37,7 @@ LIMIT $1;
 
 -- name: silent_runs
 -- Runs that have been silent longer than they may; one look is not enough to end them. $1 limit
-SELECT run_id, lease_token FROM runs
+SELECT run_id FROM runs
 WHERE occupied AND finished_at IS NULL
     AND idle_deadline_at < (SELECT clock())
 LIMIT $1;

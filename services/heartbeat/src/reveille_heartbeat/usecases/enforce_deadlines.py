@@ -25,6 +25,7 @@ from reveille_runtime.lease import ExpiryWitness, Lease
 from reveille_runtime.lockorder import Level, LockOrder
 
 _BATCH = 200
+_ANY_HOLDER = UUID(int=0)
 
 
 class EnforceDeadlines:
@@ -44,7 +45,9 @@ class EnforceDeadlines:
             late = [row["run_id"] for row in await tx.fetch(Q["past_deadline"], _BATCH)]
             rows = await tx.fetch(Q["silent_runs"], _BATCH)
             unstarted = [row["run_id"] for row in await tx.fetch(Q["overdue_queued"], _BATCH)]
-        seen = [Lease(row["run_id"], row["lease_token"]) for row in rows]
+        # Silence is the agent's, whoever holds it: a run that is taken over again and again has a
+        # new token each time, and must end all the same.
+        seen = [Lease(row["run_id"], _ANY_HOLDER) for row in rows]
         # While the database is away nobody can report a sign of life: one look is not enough.
         silent = [lease.id for lease in self._silence.observe(seen, renewals_ok)]
         ended = Ended()

@@ -19,6 +19,7 @@ from reveille_heartbeat.adapters.contract import (
     Problem,
     Reporter,
 )
+from reveille_heartbeat.adapters.left_files import Unreadable
 from reveille_heartbeat.adapters.process.child import Child, Spawned, attach, spawn
 from reveille_heartbeat.adapters.process.tail import Tail
 from reveille_heartbeat.adapters.process.tree import Family, ProcessTrees
@@ -90,23 +91,27 @@ class ProcessAdapter:
             child = attach(process) if process is not None and context.in_place else None
         else:
             try:
-                child = await self._start(context, reporter)
+                spawned = _spawn(context)
             except OSError as error:
                 message = f"the command could not be started: {error.strerror or error}"
                 return AdapterResult(End(EndKind.NOT_STARTED, message=message))
+            child = await self._start(spawned, reporter)
         family = Family(
             context.run.run_id, context.run.process if child is None else child.identity
         )
-        if child is not None:
-            try:
-                await self._follow(context, child, tail, family)
-            finally:
-                child.close()
-        if context.in_place:
-            # What the agent has left behind ends with it.
-            await self._trees.end(family, context.limits.kill_grace)
-        await tail.pump(final=True)
-        return _result(context, tail)
+        try:
+            if child is not None:
+                try:
+                    await self._follow(context, child, tail, family)
+                finally:
+                    child.close()
+            if context.in_place:
+                # What the agent has left behind ends with it.
+                await self._trees.end(family, context.limits.kill_grace)
+            await tail.pump(final=True)
+            return await asyncio.to_thread(_result, context, over_limit=tail.over_limit)
+        except Unreadable as error:
+            return AdapterResult(End(EndKind.BROKEN, message=str(error)))
 
     async def clear(self, context: AgentContext) -> None:
         """End whatever is left, daemons that went their own ways included."""
@@ -114,18 +119,7 @@ class ProcessAdapter:
             family = Family(context.run.run_id, context.run.process)
             await self._trees.end(family, context.limits.kill_grace)
 
-    async def _start(self, context: AgentContext, reporter: Reporter) -> Child:
-        config = context.agent.adapter_config
-        spawned = spawn(
-            context.spool,
-            list(config["command"]),
-            directory=Path(config.get("cwd") or context.spool.work),
-            environment=environment(context),
-            place=context.run.place,
-            seconds=context.seconds,
-            grace=context.limits.kill_grace,
-            file_bytes=context.limits.file_bytes,
-        )
+    async def _start(self, spawned: Spawned, reporter: Reporter) -> Child:
         try:
             await self._commit(spawned, reporter)
         except BaseException:
@@ -149,7 +143,12 @@ class ProcessAdapter:
         pause = _FIRST_LOOK
         while not child.ended.is_set():
             await _first_of(child.ended, context.stop, context.detach, timeout=pause)
-            heard = await tail.pump()
+            try:
+                heard = await tail.pump()
+            except Unreadable:
+                await self._trees.end(family, context.limits.kill_grace)
+                await child.ended.wait()
+                raise
             if child.ended.is_set():
                 return
             if context.stop.is_set() or tail.over_limit:
@@ -161,18 +160,32 @@ class ProcessAdapter:
             pause = _FIRST_LOOK if heard else min(pause * 2, _LONGEST_LOOK)
 
 
+def _spawn(context: AgentContext) -> Spawned:
+    config = context.agent.adapter_config
+    return spawn(
+        context.spool,
+        list(config["command"]),
+        directory=Path(config.get("cwd") or context.spool.work),
+        environment=environment(context),
+        place=context.run.place,
+        seconds=context.seconds,
+        grace=context.limits.kill_grace,
+        file_bytes=context.limits.file_bytes,
+    )
+
+
 def environment(context: AgentContext) -> dict[str, str]:
     """Build an agent's environment from a list of what is allowed; ours wins over settings."""
     inherited = {name: os.environ[name] for name in INHERITED if name in os.environ}
     return {**inherited, **context.agent.adapter_config.get("env", {}), **context.environment}
 
 
-def _result(context: AgentContext, tail: Tail) -> AdapterResult:
+def _result(context: AgentContext, *, over_limit: bool) -> AdapterResult:
     """Say how it ended, by what the wrapper has left."""
     answer, problem = _answer(context)
     code = context.spool.exit_code()
     largest = max((_size(context, stream) for stream in LogStream), default=0)
-    if tail.over_limit or (code is not None and largest >= context.limits.file_bytes):
+    if over_limit or (code is not None and largest >= context.limits.file_bytes):
         limit = min(context.limits.output_bytes, context.limits.file_bytes)
         end = End(EndKind.TOO_MUCH_OUTPUT, code, f"it wrote more than {limit} bytes of output")
     elif context.spool.ran_out:
@@ -180,6 +193,9 @@ def _result(context: AgentContext, tail: Tail) -> AdapterResult:
     elif code == _FILE_TOO_LARGE:
         message = f"it wrote a file larger than {context.limits.file_bytes} bytes"
         end = End(EndKind.TOO_MUCH_OUTPUT, code, message)
+    elif code is None and context.resumed and context.run.process is None:
+        # The word to start comes after the record of the process.
+        end = End(EndKind.LOST, message="its executor ended before the agent was started")
     elif code is None:
         end = End(EndKind.LOST)
     else:
@@ -194,18 +210,16 @@ def _last_words(context: AgentContext) -> str:
 
 
 def _answer(context: AgentContext) -> tuple[Answer | None, str]:
-    content = context.spool.read_result()
-    if content is None:
-        return None, ""
     try:
-        return read_answer(content), ""
-    except BadAnswer as error:
+        content = context.spool.read_result()
+        return (None if content is None else read_answer(content)), ""
+    except (BadAnswer, Unreadable) as error:
         return None, str(error)
 
 
 def _size(context: AgentContext, stream: LogStream) -> int:
     try:
-        return context.spool.output(stream).stat().st_size
+        return context.spool.output(stream).lstat().st_size
     except FileNotFoundError:
         return 0
 

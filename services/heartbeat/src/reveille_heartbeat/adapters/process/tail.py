@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping
 
 from reveille_heartbeat.adapters.contract import Reporter
@@ -44,7 +43,7 @@ class Tail:
 
     async def _step(self, stream: LogStream, *, final: bool) -> bool:
         start = self._at[stream]
-        data = self._read(stream, start)
+        data = self._spool.read_output(stream, start, CHUNK)
         if not data:
             return False
         if start + len(data) > self._limit:
@@ -58,13 +57,3 @@ class Tail:
         await self._reporter.log(stream, start, self._redactor.redact(data[:kept]))
         self._at[stream] = start + kept
         return True
-
-    def _read(self, stream: LogStream, start: int) -> bytes:
-        try:
-            descriptor = os.open(self._spool.output(stream), os.O_RDONLY)
-        except FileNotFoundError:
-            return b""
-        try:
-            return os.pread(descriptor, CHUNK, start)
-        finally:
-            os.close(descriptor)

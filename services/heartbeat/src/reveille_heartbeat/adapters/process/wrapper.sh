@@ -34,6 +34,7 @@ if [ "$limit" -gt 0 ]; then
         sleeper=$!
         wait "$sleeper"
         trap '' TERM
+        rm -rf -- "$spool/ran_out"
         : >"$spool/ran_out"
         kill -TERM "-$$"
         sleep "$grace"
@@ -48,6 +49,8 @@ fi
 ) </dev/null >>"$spool/stdout" 2>>"$spool/stderr"
 status=$?
 
+# Whatever the agent has put there, a pipe for instance, must not hold this up.
+rm -rf -- "$spool/exit"
 printf '%s\n' "$status" >"$spool/exit"
 [ -z "$timer" ] || kill -TERM "$timer" 2>/dev/null
 exit 0
