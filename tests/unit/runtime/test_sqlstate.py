@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+import errno
+import shutil
+import socket
+import ssl
+
 import asyncpg
 import pytest
 
@@ -29,6 +34,18 @@ from reveille_runtime.sqlstate import (
         (asyncpg.InternalClientError("another operation is in progress"), False, True, False),
         (ConnectionRefusedError("x"), False, True, False),
         (TimeoutError("x"), False, True, False),
+        (OSError("Multiple exceptions: refused, unreachable"), False, True, False),
+        (OSError(errno.EHOSTUNREACH, "x"), False, True, False),
+        (FileNotFoundError(errno.ENOENT, "Connect call failed"), False, True, False),
+        (socket.gaierror(socket.EAI_AGAIN, "x"), False, True, False),
+        (ssl.SSLEOFError(ssl.SSL_ERROR_EOF, "x"), False, True, False),
+        (ssl.SSLCertVerificationError("x"), False, False, False),
+        (FileNotFoundError(errno.ENOENT, "x", "some/file"), False, False, False),
+        (OSError(errno.EMFILE, "x", "some/file"), False, False, False),
+        (IsADirectoryError(errno.EISDIR, "x"), False, False, False),
+        (PermissionError(errno.EACCES, "x", "some/file"), False, False, False),
+        (OSError(errno.ENOSPC, "x"), False, False, False),
+        (shutil.Error("x"), False, False, False),
         (asyncpg.UniqueViolationError("x"), False, False, True),
         (asyncpg.CheckViolationError("x"), False, False, True),
         (asyncpg.InvalidTextRepresentationError("x"), False, False, True),
