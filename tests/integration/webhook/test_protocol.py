@@ -6,9 +6,10 @@ import asyncio
 import contextlib
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from typing import Any
 
 import pytest
-from tests.integration.webhook.conftest import SECRET, Gateway, read_response, signature
+from tests.integration.webhook.conftest import SECRET, Gateway, Stage, read_response, signature
 
 BODY = b'{"a":1}'
 LIMIT_OF_BYTES = 32 * 1024
@@ -226,6 +227,120 @@ async def test_a_request_that_is_in_has_no_deadline_of_the_wire(gateway: Gateway
         answer = await read_response(reader)
 
     assert answer.json["status"] == "accepted"
+
+
+@pytest.mark.parametrize(
+    "garbage",
+    [
+        b"\x00garbage\r\n\r\n",
+        b"POST /hooks/x HTTP/1.1\r\nX Bad: a\r\n\r\n",
+        b"POST /hooks/x HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n",
+    ],
+    ids=["no request", "broken head", "broken body"],
+)
+async def test_a_refusal_does_not_overtake_the_answers_before_it(
+    gateway: Gateway, garbage: bytes
+) -> None:
+    hook = await gateway.hook(secret=None)
+    peer = gateway.stage.peer
+    peer.may_admit.clear()
+    good = head(hook.token, "Host: x", "Content-Length: 7") + BODY
+    async with connected(gateway) as (reader, writer):
+        writer.write(good + good + garbage)
+        await peer.until(lambda peer: bool(peer.admitted))
+        await heard(gateway)
+        writer.write(good)
+        await heard(gateway)
+        peer.may_admit.set()
+        answers = [await read_response(reader) for _ in range(3)]
+        with contextlib.suppress(ConnectionError):
+            assert await reader.read() == b""
+
+    assert [answer.status for answer in answers] == [200, 200, 400]
+    assert [answer.json["status"] for answer in answers[:2]] == ["accepted"] * 2
+    assert answers[2].headers["connection"] == "close"
+    assert len(await gateway.rows()) == 2
+
+
+async def test_garbage_in_what_is_dropped_after_an_answer_gets_no_second_one(
+    gateway: Gateway,
+) -> None:
+    hook = await gateway.hook(max_body_bytes=10)
+    async with connected(gateway) as (reader, writer):
+        writer.write(
+            head(hook.token, "Host: x", "Transfer-Encoding: chunked")
+            + b"b\r\n"
+            + b"x" * 11
+            + b"\r\n"
+        )
+        assert (await read_response(reader)).status == 413
+        writer.write(b"zz\r\n")
+        assert await reader.read() == b""
+
+
+async def test_a_slow_head_behind_a_request_does_not_cost_it_its_answer(gateway: Gateway) -> None:
+    hook = await gateway.hook(secret=None)
+    peer = gateway.stage.peer
+    peer.may_admit.clear()
+    async with connected(gateway) as (reader, writer):
+        good = head(hook.token, "Host: x", "Content-Length: 7") + BODY
+        writer.write(good + b"POST /hooks/x HTTP/1.1\r\nHost")
+        await peer.until(lambda peer: bool(peer.admitted))
+        later(gateway, gateway.edge.connections.limits.head_timeout + 1)
+        peer.may_admit.set()
+        answers = [await read_response(reader) for _ in range(2)]
+
+    assert [answer.status for answer in answers] == [200, 408]
+
+
+async def test_an_address_that_holds_its_connections_gets_no_more_until_it_lets_go(
+    stage: Stage,
+) -> None:
+    async with stage.gateway(connections_per_address=2) as gateway:
+        async with connected(gateway) as (first, _), connected(gateway):
+            async with connected(gateway) as (excess, late):
+                late.write(b"GET / HTTP/1.1\r\nHost: x\r\n\r\n")
+                refused = await read_response(excess)
+                assert await excess.read() == b""
+            later(gateway, gateway.edge.connections.limits.head_timeout + 1)
+            assert await first.read() == b""
+        served = await gateway.request("GET", "/elsewhere")
+
+    assert (refused.status, refused.json["error"]["reason"]) == (503, "too_many_connections")
+    assert refused.headers["content-type"] == "application/json"
+    assert refused.headers["connection"] == "close"
+    assert int(refused.headers["retry-after"]) > 0
+    assert served.status == 404
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"connections_per_address": 0},
+        {"connections_per_address": 1, "trusted_proxies": ("127.0.0.0/8",)},
+    ],
+    ids=["no limit", "a proxy of ours"],
+)
+async def test_whom_the_limit_of_an_address_is_not_for(
+    stage: Stage, settings: dict[str, Any]
+) -> None:
+    async with stage.gateway(**settings) as gateway, connected(gateway), connected(gateway):
+        assert (await gateway.request("GET", "/elsewhere")).status == 404
+
+
+async def test_more_connections_than_are_served_at_once_are_told_so_in_json(stage: Stage) -> None:
+    async with (
+        stage.gateway(http_connections=2, connections_per_address=0) as gateway,
+        connected(gateway),
+    ):
+        fits = await gateway.request("GET", "/elsewhere")
+        async with connected(gateway):
+            refused = await gateway.request("GET", "/elsewhere")
+
+    assert fits.status == 404
+    assert (refused.status, refused.json["error"]["reason"]) == (503, "too_busy")
+    assert refused.headers["connection"] == "close"
+    assert int(refused.headers["retry-after"]) > 0
 
 
 async def heard(gateway: Gateway) -> None:

@@ -44,6 +44,11 @@ class Settings(ServiceSettings):
         description="rejected requests kept of a hook in a minute, then one in a hundred; 0: all",
     )
     http_connections: int = Field(default=2000, ge=1, description="connections served at once")
+    connections_per_address: int = Field(
+        default=200,
+        ge=0,
+        description="connections an address may hold, our own proxies aside; 0 for no limit",
+    )
     http_head_timeout: float = Field(
         default=5.0, gt=0, description="seconds in which a request's headers must be complete"
     )

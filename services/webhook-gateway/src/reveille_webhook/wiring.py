@@ -76,6 +76,7 @@ async def build(app: App[Settings]) -> None:
     take_over = TakeOver(database, keeper, ExpiryWitness(settings.lease_renewal))
     claiming = Loop("dispatcher claims", dispatcher.step, settings.worker_interval)
 
+    trusted = networks(settings.trusted_proxies)
     edge = HttpEdge(
         settings.http_listen,
         Hooks(
@@ -91,14 +92,16 @@ async def build(app: App[Settings]) -> None:
             tracing,
             ceiling=SlidingCounters(settings.ip_ceiling),
             debt=SlidingCounters(settings.credential_debt),
-            trusted=networks(settings.trusted_proxies),
+            trusted=trusted,
         ),
         limits=Limits(
             head_timeout=settings.http_head_timeout,
             request_timeout=settings.http_request_timeout,
+            connections=settings.http_connections,
+            connections_per_address=settings.connections_per_address,
         ),
+        trusted=trusted,
         idle_timeout=settings.http_idle_timeout,
-        most_connections=settings.http_connections,
         grace=settings.drain_grace,
     )
 

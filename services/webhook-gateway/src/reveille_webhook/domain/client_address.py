@@ -23,7 +23,18 @@ def networks(texts: Sequence[str]) -> Networks:
 
 def client_key(peer: str, headers: Headers, trusted: Networks) -> str:
     """Name the sender for counting: an IPv4 address, or the /64 that an IPv6 address is from."""
-    address = _client(_read(peer), headers, trusted)
+    return _key(_client(_read(peer), headers, trusted))
+
+
+def peer_key(peer: str, trusted: Networks) -> str | None:
+    """Name who holds a connection; None for our own proxies, which hold them for everybody."""
+    address = _read(peer)
+    if address is not None and _is_trusted(address, trusted):
+        return None
+    return _key(address)
+
+
+def _key(address: Address | None) -> str:
     if address is None:
         return UNKNOWN
     if isinstance(address, IPv6Address):

@@ -12,6 +12,7 @@ import uvicorn
 
 from reveille_runtime import logs
 from reveille_runtime.server import ListenError
+from reveille_webhook.domain.client_address import Networks
 from reveille_webhook.http.protocol import Connections, Limits
 
 Application = Callable[[Any, Any, Any], Awaitable[None]]
@@ -42,16 +43,15 @@ class HttpEdge:
         application: Application,
         *,
         limits: Limits,
+        trusted: Networks,
         idle_timeout: int,
-        most_connections: int,
         grace: float,
     ) -> None:
         self._address = listen
         self.port = 0
-        self.connections = Connections(limits)
+        self.connections = Connections(limits, trusted)
         self._application = application
         self._idle_timeout = idle_timeout
-        self._most_connections = most_connections
         self._grace = grace
         self._listener: socket.socket | None = None
         self._server: _Server | None = None
@@ -120,7 +120,6 @@ class HttpEdge:
             access_log=False,
             proxy_headers=False,
             server_header=False,
-            limit_concurrency=self._most_connections,
             timeout_keep_alive=self._idle_timeout,
             timeout_graceful_shutdown=max(1, round(self._grace)),
         )

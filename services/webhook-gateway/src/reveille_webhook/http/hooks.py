@@ -20,13 +20,12 @@ from reveille_webhook.domain.ratelimit import SlidingCounters
 from reveille_webhook.domain.request import Request, text_of
 from reveille_webhook.domain.states import Outcome
 from reveille_webhook.http import reply
-from reveille_webhook.http.reply import Reply
+from reveille_webhook.http.reply import Reply, Sender
 from reveille_webhook.usecases.find_endpoint import FindEndpoint
 from reveille_webhook.usecases.receive import Receive, UnknownHookError, UnparsableError
 from reveille_webhook.usecases.trace import Tracing
 
 Receiver = Callable[[], Awaitable[Any]]
-Sender = Callable[[Any], Awaitable[None]]
 ROUTE = "/hooks/{token}"
 _PREFIX = b"/hooks/"
 _LONGEST_TOKEN = 256
@@ -105,7 +104,7 @@ class Hooks:
                 outcome=answer.outcome,
                 seconds=round(took, 4),
             )
-            await _send(send, answer, ends=incoming.whole)
+            await reply.send(send, answer, ends=incoming.whole)
         if not incoming.whole:
             # A connection that is closed while its sender still writes is reset, and the answer
             # may be lost with it.
@@ -197,18 +196,3 @@ def _not_now(error: Exception) -> Reply:
         exc_info=None if is_transient(error) else error,
     )
     return reply.NOT_NOW
-
-
-async def _send(send: Sender, answer: Reply, *, ends: bool) -> None:
-    await send(
-        {
-            "type": "http.response.start",
-            "status": answer.status,
-            "headers": [
-                (b"content-type", b"application/json"),
-                (b"content-length", str(len(answer.body)).encode()),
-                *answer.headers,
-            ],
-        }
-    )
-    await send({"type": "http.response.body", "body": answer.body, "more_body": not ends})

@@ -8,13 +8,22 @@ connections, which is cheaper than a timer for each request.
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
+from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from http import HTTPStatus
 from typing import Any
 
 from uvicorn.config import Config
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 from uvicorn.server import ServerState
+
+from reveille_webhook.domain.client_address import Networks, peer_key
+from reveille_webhook.http import reply
+from reveille_webhook.http.reply import Reply
+
+_CLOSE = {"connection": "close"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,14 +37,19 @@ class Limits:
     # How much of a body is still read after its request was answered, so that the sender gets to
     # read the answer instead of a reset.
     discarded_bytes: int = 1 << 20
+    connections: int = 2000
+    # Without it, one address could hold every connection there is; 0 for no limit.
+    connections_per_address: int = 200
 
 
 class Connections:
     """The limits of a server, and the connections that are held to them."""
 
-    def __init__(self, limits: Limits) -> None:
+    def __init__(self, limits: Limits, trusted: Networks = ()) -> None:
         self.limits = limits
+        self._trusted = trusted
         self._open: set[StrictProtocol] = set()
+        self._held: Counter[str] = Counter()
 
     def __len__(self) -> int:
         return len(self._open)
@@ -47,6 +61,22 @@ class Connections:
     def remove(self, connection: StrictProtocol) -> None:
         """Forget a connection that is closed."""
         self._open.discard(connection)
+
+    def admit(self, peer: str) -> Callable[[], None] | None:
+        """Count a connection for its address; gives how to uncount it, None if it is too many."""
+        most = self.limits.connections_per_address
+        key = peer_key(peer, self._trusted)
+        if key is None or not most:
+            return lambda: None
+        if self._held[key] >= most:
+            return None
+        self._held[key] += 1
+        return partial(self._release, key)
+
+    def _release(self, key: str) -> None:
+        self._held[key] -= 1
+        if not self._held[key]:
+            del self._held[key]
 
     def sweep(self, now: float) -> None:
         """End every connection whose deadline has passed by the loop's clock."""
@@ -85,27 +115,36 @@ class StrictProtocol(HttpToolsProtocol):
         self._head_bytes = 0
         self._field_bytes = 0
         self._discarded = 0
+        self._release: Callable[[], None] | None = None
+        self._turned_away = False
+        # The refusal that waits until what was asked before it is answered.
+        self._last_words: HTTPStatus | None = None
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]  # as uvicorn does
-        """Give the connection its first deadline."""
+        """Give the connection its first deadline, unless its address holds too many already."""
         super().connection_made(transport)
         self.guard.add(self)
         self._begin()
+        self._release = self.guard.admit(self.client[0] if self.client else "")
+        if self._release is None:
+            self._turn_away()
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Forget the connection."""
         self.guard.remove(self)
+        if self._release is not None:
+            self._release()
         super().connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
         """Read on, and refuse a head that does not end."""
-        if self.transport.is_closing():
+        if self.transport.is_closing() or self._turned_away or self._last_words is not None:
             return
         if self._deadline is None and (self.cycle is None or self.cycle.response_complete):
             self._begin()
         self._heard = True
         super().data_received(data)
-        if self._in_head and not self.transport.is_closing():
+        if self._in_head and self._last_words is None and not self.transport.is_closing():
             self._head_bytes += len(data)
             if self._head_bytes > self.guard.limits.head_bytes:
                 self._refuse(HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE)
@@ -137,6 +176,9 @@ class StrictProtocol(HttpToolsProtocol):
         if codings and [each.strip().lower() for each in codings] != [b"chunked"]:
             self._refusal = HTTPStatus.NOT_IMPLEMENTED
             raise _Refused
+        most = self.guard.limits.connections
+        busy = len(self.connections) > most or len(self.tasks) >= most
+        self.app = _busy if busy else self.config.loaded_app
         super().on_headers_complete()
 
     def on_body(self, body: bytes) -> None:
@@ -153,9 +195,19 @@ class StrictProtocol(HttpToolsProtocol):
         self._deadline = None
         super().on_message_complete()
 
+    def on_response_complete(self) -> None:
+        """Go on with the next request, or with the refusal that had to wait for this answer."""
+        waiting = bool(self.pipeline)
+        super().on_response_complete()
+        if self._last_words is not None and not waiting and not self.transport.is_closing():
+            self._say(self._last_words)
+
     def enforce(self, now: float) -> None:
         """End the connection if its time is over."""
         if self._deadline is None or now < self._deadline or self.transport.is_closing():
+            return
+        if self._turned_away:
+            self.transport.close()
             return
         answered = self.cycle is not None and self.cycle.response_started
         if self._heard and (self._in_head or not answered):
@@ -173,15 +225,48 @@ class StrictProtocol(HttpToolsProtocol):
         self._head_bytes = 0
         self._field_bytes = 0
 
+    def _turn_away(self) -> None:
+        # Half closed until the next sweep: a reset could cost the sender the answer.
+        self._turned_away = True
+        self.connections.discard(self)
+        self._deadline = self._began
+        self._write(reply.TOO_MANY_CONNECTIONS)
+        self.transport.write_eof()
+
     def _refuse(self, status: HTTPStatus) -> None:
-        if self.cycle is not None and not self.cycle.response_complete:
-            # The application shall neither answer too, nor take what is there for the whole.
-            self.cycle.disconnected = True
-            self.cycle.message_event.set()
-        body = f'{{"error":{{"reason":"{status.name.lower()}"}}}}'.encode()
-        self.transport.write(
-            f"HTTP/1.1 {status.value} {status.phrase}\r\ncontent-type: application/json\r\n"
-            f"content-length: {len(body)}\r\nconnection: close\r\n\r\n".encode()
-            + body
-        )
+        cycle = self.cycle
+        earlier = cycle is not None and not cycle.response_complete
+        if earlier and cycle.more_body:
+            # It is this request that is broken: the application shall neither answer it, nor take
+            # what is there for the whole.
+            earlier = bool(self.pipeline)
+            if earlier:
+                self.pipeline.popleft()
+            cycle.disconnected = True
+            cycle.message_event.set()
+            if cycle.response_started:
+                # It has its answer, and only the rest of its body was still dropped.
+                self.transport.close()
+                return
+        if earlier:
+            # Answers go out in the order of the requests.
+            self._last_words = status
+            self._deadline = None
+            self._in_head = False
+            self.flow.pause_reading()
+        else:
+            self._say(status)
+
+    def _say(self, status: HTTPStatus) -> None:
+        self._write(reply.refusal(status, status.name.lower(), status.phrase, _CLOSE))
         self.transport.close()
+
+    def _write(self, answer: Reply) -> None:
+        phrase = HTTPStatus(answer.status).phrase
+        lines = [f"HTTP/1.1 {answer.status} {phrase}".encode()]
+        lines += [name + b": " + value for name, value in reply.headers_of(answer)]
+        self.transport.write(b"\r\n".join([*lines, b"", answer.body]))
+
+
+async def _busy(scope: Any, receive: Any, send: Any) -> None:  # noqa: ARG001 - an application
+    await reply.send(send, reply.BUSY, ends=True)

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
+from typing import Any
 
 from reveille_webhook.domain.delivery import Answer
+
+Sender = Callable[[Any], Awaitable[None]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,6 +60,27 @@ def answered(answer: Answer) -> Reply:
     )
 
 
+def headers_of(answer: Reply) -> list[tuple[bytes, bytes]]:
+    """Give all headers of an answer."""
+    return [
+        (b"content-type", b"application/json"),
+        (b"content-length", str(len(answer.body)).encode()),
+        *answer.headers,
+    ]
+
+
+async def send(sender: Sender, answer: Reply, *, ends: bool) -> None:
+    """Send an answer to a request; `ends` tells whether the request is over with it."""
+    await sender(
+        {
+            "type": "http.response.start",
+            "status": answer.status,
+            "headers": headers_of(answer),
+        }
+    )
+    await sender({"type": "http.response.body", "body": answer.body, "more_body": not ends})
+
+
 # An unknown, a revoked, a deleted and a mismatched hook look the same, to the byte.
 NOT_FOUND = refusal(404, "not_found", "there is no such hook")
 ONLY_POST = refusal(405, "method_not_allowed", "hooks take POST", {"allow": "POST"})
@@ -68,5 +92,18 @@ ENCODED = refusal(
 )
 NOT_NOW = refusal(
     503, "unavailable", "the delivery could not be stored; send it again", {"retry-after": "1"}
+)
+# Of connections there are too many: of one address, or of all together.
+TOO_MANY_CONNECTIONS = refusal(
+    503,
+    "too_many_connections",
+    "this address holds too many connections; close some",
+    {"retry-after": "1", "connection": "close"},
+)
+BUSY = refusal(
+    503,
+    "too_busy",
+    "too many connections are open; try again",
+    {"retry-after": "1", "connection": "close"},
 )
 FAULT = refusal(500, "internal", "a fault of ours")
