@@ -270,28 +270,36 @@ async def test_a_vanished_worker_s_delivery_is_freed_after_two_looks_and_no_soon
     assert len(peer.bodies) == 1
 
 
-async def test_a_lease_renewed_between_the_look_and_the_taking_over_is_kept(
+async def test_a_lease_that_moved_between_the_look_and_the_taking_over_is_kept(
     gateway: Gateway,
 ) -> None:
-    await arrive(gateway, 2)
+    await arrive(gateway, 3)
     await steal(gateway, attempts=1)
     async with gateway.database.session() as tx:
-        renewed, gone = await queue.expired(tx, 10)
+        renewed, changed, gone = await queue.expired(tx, 10)
     await gateway.sql(
         "UPDATE webhook.deliveries SET lease_expires_at = clock_timestamp() + interval '1 min'"
         " WHERE id = $1",
         renewed.lease.id,
     )
+    other = UUID("22222222-2222-4222-8222-222222222222")
+    await gateway.sql(
+        "UPDATE webhook.deliveries SET lease_token = $1 WHERE id = $2", other, changed.lease.id
+    )
 
     ending = Ending(DeliveryState.QUEUED)
     async with gateway.database.session() as tx:
         freed = await queue.take_over(
-            tx, [Settlement(each.lease, ending, each.now) for each in (renewed, gone)]
+            tx, [Settlement(each.lease, ending, each.now) for each in (renewed, changed, gone)]
         )
 
     assert list(freed) == [gone.lease.id]
     held = {row["id"]: row["lease_token"] for row in await gateway.rows()}
-    assert held == {renewed.lease.id: renewed.lease.token, gone.lease.id: None}
+    assert held == {
+        renewed.lease.id: renewed.lease.token,
+        changed.lease.id: other,
+        gone.lease.id: None,
+    }
 
 
 async def test_a_judgement_that_comes_late_leaves_what_the_worker_holds_alone(
