@@ -27,6 +27,7 @@ from tests.integration.webhook.peer import FakeAutopilot, run_of
 from reveille.autopilot.v1 import dispatch_service_pb2 as pb
 from reveille.common.v1 import reason_pb2
 from reveille.webhook.v1 import endpoint_service_pb2 as endpoint_pb
+from reveille_testkit.waiting import eventually
 
 BODY = b'{"action":"opened"}'
 PAYLOADS = Path(__file__).resolve().parents[4] / "shared/cases/payloads"
@@ -418,6 +419,9 @@ async def test_without_an_answer_in_time_the_delivery_is_queued_and_judged_later
         answer = await gateway.post(hook, BODY, delivery="d-1")
         queued = await gateway.row()
         peer.may_admit.set()
+        # Until the late judgement is written, its transaction may hold the row, and a worker that
+        # looks just then passes it over.
+        await eventually(gateway.row, "the judgement", until=lambda row: row["admission"])
         gateway.database.move_clock(3)
         await gateway.work()
         done = await gateway.row()
