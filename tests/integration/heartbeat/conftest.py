@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import signal
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
@@ -12,6 +14,7 @@ from tests.integration.heartbeat.kit import QUICK, Client, World
 from tests.integration.heartbeat.replica import Replicas, replicas_of
 
 from reveille_heartbeat import wiring
+from reveille_heartbeat.adapters.process.identity import start_ticks
 from reveille_heartbeat.config import Settings
 from reveille_heartbeat.workers.engine import Engine
 from reveille_runtime.app import App
@@ -75,6 +78,15 @@ class Service:
         await self.app.stop()
 
 
+def end_agents(spool: Path) -> None:
+    """End what agents outlived the services of a test, as they are made to."""
+    for file in spool.glob("*/identity"):
+        pid, ticks, _ = file.read_text(encoding="ascii").split()
+        if start_ticks(int(pid)) == int(ticks):
+            # The wrapper leads the group of its agent.
+            os.killpg(int(pid), signal.SIGKILL)
+
+
 class Stage:
     """Starts replicas over one database and one spool."""
 
@@ -109,6 +121,7 @@ class Stage:
     async def close(self) -> None:
         for service in self._running:
             await service.stop()
+        end_agents(self.folder / "spool")
 
 
 @pytest.fixture

@@ -142,3 +142,13 @@ def test_a_spool_keeps_its_name(tmp_path: Path) -> None:
 
     assert first.spool_id == second.spool_id
     assert first.run_ids() == []
+
+
+async def test_the_time_limit_holds_although_the_agent_took_the_folder_away(
+    started: Any, spool: Spool
+) -> None:
+    spawned = started("sh", "-c", f"rm -rf '{spool.root}'; sleep 600", seconds=1)
+    spawned.go()
+    await ended(spawned)
+
+    assert not is_alive(spawned.identity)

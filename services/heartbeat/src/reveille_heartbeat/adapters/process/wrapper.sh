@@ -35,7 +35,9 @@ if [ "$limit" -gt 0 ]; then
         wait "$sleeper"
         trap '' TERM
         rm -rf -- "$spool/ran_out"
-        : >"$spool/ran_out"
+        # Not with ":": a shell ends when one of its special commands cannot write, and the agent
+        # may have taken the folder away.
+        printf '' >"$spool/ran_out"
         kill -TERM "-$$"
         sleep "$grace"
         kill -KILL "-$$"
