@@ -14,7 +14,7 @@ import pytest
 from google.protobuf.descriptor import EnumDescriptor
 
 from reveille.autopilot.v1 import run_pb2 as autopilot_run_pb2
-from reveille.heartbeat.v1 import issue_pb2, wakeup_pb2
+from reveille.heartbeat.v1 import issue_pb2, squad_pb2, wakeup_pb2
 from reveille.heartbeat.v1 import run_pb2 as heartbeat_run_pb2
 from reveille.scheduler.v1 import execution_pb2
 from reveille.webhook.v1 import delivery_service_pb2
@@ -105,6 +105,15 @@ MACHINES = (
         "state",
         wakeup_pb2.WakeupState.DESCRIPTOR,
         "WAKEUP_STATE_",
+    ),
+    Machine(
+        "Agent or squad",
+        "reveille_heartbeat",
+        "AgentState",
+        "squads",
+        "state",
+        squad_pb2.SquadState.DESCRIPTOR,
+        "SQUAD_STATE_",
     ),
     Machine(
         "Heartbeat run",

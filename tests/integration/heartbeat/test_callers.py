@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from typing import Any
-from uuid import uuid4
+from uuid import UUID, uuid4
 
 import pytest
 from google.protobuf.json_format import MessageToDict
@@ -96,9 +96,9 @@ async def test_what_is_foreign_looks_unknown(idle: World) -> None:
 
 async def test_kinds_of_callers_are_kept_apart(idle: World) -> None:
     agent = await idle.agent()
-    member = As(idle.client.user(MEMBER, idle.workspace_id))
+    stranger = As(idle.client.user(MEMBER, UUID(int=7)))
     request = wakeup_pb2.EnqueueWakeupsRequest(wakeups=[idle.wish(agent)])
-    assert isinstance(await refused(member.wakeups.EnqueueWakeups(request)), PermissionDenied)
+    assert isinstance(await refused(stranger.wakeups.EnqueueWakeups(request)), NotFound)
     scheduler = As(idle.client.channel(idle.client.keys.service("scheduler")))
     cancel = wakeup_pb2.CancelWakeupsRequest(
         cancellations=[

@@ -7,13 +7,18 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 from uuid import UUID, uuid4
 
-from reveille_heartbeat.domain.states import IssueState, RunState, WakeupState
+from reveille_heartbeat.domain.states import AgentState, IssueState, RunState, WakeupState
 from reveille_heartbeat.domain.values import (
     Agent,
+    CommentStatus,
+    FailureClass,
+    HeartbeatPolicy,
     InvocationRule,
     Issue,
     Origin,
     Payload,
+    Requester,
+    RequesterKind,
     Run,
     Wakeup,
     WakeupSource,
@@ -39,6 +44,15 @@ AGENT = Agent(
     created_at=NOW,
     runtime_id=UUID(int=3),
     runtime_present=True,
+    runtime_unusable_reason="",
+    state=AgentState.ACTIVE,
+    pause_reason="",
+    manager_agent_id=None,
+    heartbeat=HeartbeatPolicy(),
+    last_timer_fired_at=None,
+    start_limit=timedelta(days=1),
+    revision=1,
+    updated_at=NOW,
 )
 ISSUE = Issue(
     issue_id=UUID(int=4),
@@ -56,6 +70,18 @@ ISSUE = Issue(
     trace_carrier={},
     created_at=NOW,
     updated_at=NOW,
+    project_id=None,
+    parent_issue_id=None,
+    assignee_user_id="",
+    reviewer_agent_id=None,
+    reviewer_user_id="",
+    checkout_run_id=None,
+    origin_kind="manual",
+    origin_id="",
+    started_at=None,
+    ended_at=None,
+    last_input_at=NOW,
+    deleted_at=None,
 )
 WISH = Wish(
     wakeup_id=UUID(int=5),
@@ -70,6 +96,7 @@ WISH = Wish(
     idempotency_key=None,
     origin=Origin(accountable_user_id="accountable"),
     payload=Payload(),
+    requester=Requester(RequesterKind.SERVICE, "autopilot"),
 )
 WAKEUP = Wakeup(
     wakeup_id=UUID(int=5),
@@ -95,6 +122,13 @@ WAKEUP = Wakeup(
     created_at=NOW,
     claimed_at=NOW,
     finished_at=None,
+    squad_id=None,
+    requester=Requester(RequesterKind.SERVICE, "autopilot"),
+    task_key="",
+    comment_ids=(),
+    fresh_session=False,
+    coalesced_count=0,
+    context={},
 )
 RUN = Run(
     run_id=UUID(int=6),
@@ -127,6 +161,14 @@ RUN = Run(
     finished_at=None,
     follow_up_done_at=None,
     start_by=NOW + timedelta(days=1),
+    scheduled_retry_at=None,
+    failure_class=FailureClass.NONE,
+    retry_not_before=None,
+    comment_status=CommentStatus.NOT_APPLICABLE,
+    left_progress=False,
+    prompt_built_at=None,
+    last_output_at=None,
+    progress=None,
 )
 
 

@@ -48,13 +48,13 @@ def next_step(ended: Ended, *, cancel_requested: bool) -> Retry | Settle:
             if ended.reason == Reason.START_DEADLINE:
                 return Settle(WakeupState.FAILED, ended.reason, ended.message)
             return Settle(WakeupState.CANCELLED, ended.reason or Reason.CANCELLED, ended.message)
-        case RunState.FAILED | RunState.TIMED_OUT:
+        case RunState.FAILED | RunState.TIMED_OUT | RunState.INTERRUPTED:
             if cancel_requested:
                 return Settle(WakeupState.CANCELLED, Reason.CANCELLED, "it was cancelled")
             if ended.reason in RETRYABLE and ended.attempt < MAX_ATTEMPTS:
                 return Retry(Reason(ended.reason))
             return Settle(WakeupState.FAILED, ended.reason, ended.message)
-        case RunState.QUEUED | RunState.RUNNING:
+        case RunState.QUEUED | RunState.SCHEDULED_RETRY | RunState.RUNNING:
             raise ValueError(f"a {ended.state.value} attempt has not ended")
         case _:
             assert_never(ended.state)

@@ -1,7 +1,7 @@
-"""The three state machines of heartbeat, each with its one transition table.
+"""The state machines of heartbeat, each with its one transition table.
 
-The tables are drawn in `docs/states.md` and repeated as CHECK constraints; a test holds the three
-against each other. States move by compare-and-set only.
+The tables are drawn in `docs/states.md` and repeated as CHECK constraints; a test holds all
+of them against each other. States move by compare-and-set only.
 """
 
 from __future__ import annotations
@@ -27,11 +27,21 @@ class RunState(StrEnum):
     """Where an attempt stands."""
 
     QUEUED = "queued"
+    SCHEDULED_RETRY = "scheduled_retry"
     RUNNING = "running"
     SUCCEEDED = "succeeded"
+    INTERRUPTED = "interrupted"
     FAILED = "failed"
     CANCELLED = "cancelled"
     TIMED_OUT = "timed_out"
+
+
+class AgentState(StrEnum):
+    """Whether an agent, or a squad, takes work."""
+
+    ACTIVE = "active"
+    PAUSED = "paused"
+    ARCHIVED = "archived"
 
 
 class IssueState(StrEnum):
@@ -61,16 +71,26 @@ WAKEUP_TRANSITIONS: Mapping[WakeupState, frozenset[WakeupState]] = {
 WAKEUP_TERMINAL = frozenset({_W.SKIPPED, _W.COMPLETED, _W.FAILED, _W.CANCELLED})
 
 _R = RunState
-RUN_INITIAL = frozenset({_R.QUEUED})
+RUN_INITIAL = frozenset({_R.QUEUED, _R.SCHEDULED_RETRY})
 RUN_TRANSITIONS: Mapping[RunState, frozenset[RunState]] = {
     _R.QUEUED: frozenset({_R.RUNNING, _R.CANCELLED}),
-    _R.RUNNING: frozenset({_R.SUCCEEDED, _R.FAILED, _R.TIMED_OUT, _R.CANCELLED}),
+    _R.SCHEDULED_RETRY: frozenset({_R.QUEUED, _R.CANCELLED}),
+    _R.RUNNING: frozenset({_R.SUCCEEDED, _R.INTERRUPTED, _R.FAILED, _R.TIMED_OUT, _R.CANCELLED}),
     _R.SUCCEEDED: frozenset(),
+    _R.INTERRUPTED: frozenset(),
     _R.FAILED: frozenset(),
     _R.CANCELLED: frozenset(),
     _R.TIMED_OUT: frozenset(),
 }
-RUN_TERMINAL = frozenset({_R.SUCCEEDED, _R.FAILED, _R.CANCELLED, _R.TIMED_OUT})
+RUN_TERMINAL = frozenset({_R.SUCCEEDED, _R.INTERRUPTED, _R.FAILED, _R.CANCELLED, _R.TIMED_OUT})
+
+_A = AgentState
+AGENT_INITIAL = frozenset({_A.ACTIVE})
+AGENT_TRANSITIONS: Mapping[AgentState, frozenset[AgentState]] = {
+    _A.ACTIVE: frozenset({_A.PAUSED, _A.ARCHIVED}),
+    _A.PAUSED: frozenset({_A.ACTIVE, _A.ARCHIVED}),
+    _A.ARCHIVED: frozenset(),
+}
 
 _I = IssueState
 _OPEN_ENDS = frozenset({_I.DONE, _I.CANCELLED})

@@ -10,7 +10,7 @@ from typing import Any
 from uuid import UUID
 
 from reveille_heartbeat.domain.reasons import Reason
-from reveille_heartbeat.domain.states import IssueState, RunState, WakeupState
+from reveille_heartbeat.domain.states import AgentState, IssueState, RunState, WakeupState
 
 Carrier = Mapping[str, str]
 
@@ -21,6 +21,7 @@ class WakeupSource(StrEnum):
     AUTOMATION = "automation"
     ON_DEMAND = "on_demand"
     ASSIGNMENT = "assignment"
+    TIMER = "timer"
 
 
 class InvocationRule(StrEnum):
@@ -38,6 +39,31 @@ class LogStream(StrEnum):
     STDERR = "stderr"
 
 
+class WorkspaceStatus(StrEnum):
+    """Whether work goes on in a workspace."""
+
+    ACTIVE = "active"
+    PAUSED = "paused"
+    ARCHIVED = "archived"
+
+
+class RequesterKind(StrEnum):
+    """What kind of caller wanted an agent awake."""
+
+    USER = "user"
+    AGENT = "agent"
+    SERVICE = "service"
+    SYSTEM = "system"
+
+
+@dataclass(frozen=True, slots=True)
+class Requester:
+    """Who wanted an agent awake: a user's, an agent's or a service's name, by its kind."""
+
+    kind: RequesterKind
+    id: str
+
+
 @dataclass(frozen=True, slots=True)
 class Workspace:
     """The copy of a workspace."""
@@ -45,6 +71,23 @@ class Workspace:
     workspace_id: UUID
     issue_prefix: str
     default_responsible_user_id: str
+    status: WorkspaceStatus = WorkspaceStatus.ACTIVE
+
+
+@dataclass(frozen=True, slots=True)
+class HeartbeatPolicy:
+    """What wakes an agent, and how often."""
+
+    timer_enabled: bool = False
+    timer_interval: timedelta = timedelta(0)
+    skip_timer_without_work: bool = False
+    wake_on_demand: bool = True
+    # Per UTC day; None is no limit, 0 is never.
+    max_daily_runs: int | None = None
+    max_daily_cost_cents: int | None = None
+    cooldown: timedelta = timedelta(0)
+    max_turn_continuations: int = 2
+    max_turn_delay: timedelta = timedelta(seconds=1)
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,6 +108,16 @@ class Agent:
     created_at: datetime
     runtime_id: UUID | None
     runtime_present: bool
+    # Why its runtime is of no use although it is present; empty when it is.
+    runtime_unusable_reason: str
+    state: AgentState
+    pause_reason: str
+    manager_agent_id: UUID | None
+    heartbeat: HeartbeatPolicy
+    last_timer_fired_at: datetime | None
+    start_limit: timedelta
+    revision: int
+    updated_at: datetime
     # Derived when read: a run never writes to the row that all of them share.
     busy: bool = False
     last_run_failed: bool = False
@@ -89,6 +142,20 @@ class Issue:
     trace_carrier: Carrier
     created_at: datetime
     updated_at: datetime
+    project_id: UUID | None
+    parent_issue_id: UUID | None
+    assignee_user_id: str
+    reviewer_agent_id: UUID | None
+    reviewer_user_id: str
+    # The attempt that owns the work; `execution_run_id` is the one that executes now.
+    checkout_run_id: UUID | None
+    origin_kind: str
+    origin_id: str
+    started_at: datetime | None
+    ended_at: datetime | None
+    # When others than the agent at work last said or changed something.
+    last_input_at: datetime
+    deleted_at: datetime | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,6 +195,14 @@ class Wish:
     idempotency_key: str | None
     origin: Origin
     payload: Payload
+    requester: Requester
+    squad_id: UUID | None = None
+    # What keeps a conversation together; empty when nothing does.
+    task_key: str = ""
+    comment_ids: tuple[UUID, ...] = ()
+    fresh_session: bool = False
+    # What the agent should know beside the payload, for example what blocks its issue.
+    context: Mapping[str, Any] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,6 +232,36 @@ class Wakeup:
     created_at: datetime
     claimed_at: datetime | None
     finished_at: datetime | None
+    squad_id: UUID | None
+    requester: Requester
+    task_key: str
+    comment_ids: tuple[UUID, ...]
+    fresh_session: bool
+    coalesced_count: int
+    context: Mapping[str, Any]
+
+
+class FailureClass(StrEnum):
+    """Why an attempt failed, as far as that decides what follows."""
+
+    NONE = ""
+    TRANSIENT = "transient"
+    QUOTA = "quota"
+    REFUSAL = "refusal"
+    CREDENTIALS = "credentials"
+    CONFIGURATION = "configuration"
+    MAX_TURNS = "max_turns"
+    LOST = "lost"
+    OTHER = "other"
+
+
+class CommentStatus(StrEnum):
+    """Whether an attempt left the comment that its issue's people wait for."""
+
+    NOT_APPLICABLE = "not_applicable"
+    SATISFIED = "satisfied"
+    RETRY_QUEUED = "retry_queued"
+    RETRY_EXHAUSTED = "retry_exhausted"
 
 
 @dataclass(frozen=True, slots=True)
@@ -201,6 +306,16 @@ class Run:
     finished_at: datetime | None
     follow_up_done_at: datetime | None
     start_by: datetime
+    scheduled_retry_at: datetime | None
+    failure_class: FailureClass
+    retry_not_before: datetime | None
+    comment_status: CommentStatus
+    # Whether it left something on its issue that others can see.
+    left_progress: bool
+    # From here on the agent cannot be told anything new.
+    prompt_built_at: datetime | None
+    last_output_at: datetime | None
+    progress: Mapping[str, Any] | None
 
 
 @dataclass(frozen=True, slots=True)

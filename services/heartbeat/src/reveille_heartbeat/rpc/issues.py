@@ -92,9 +92,7 @@ def _new_issue(request: pb.CreateIssueRequest, actor: Actor) -> NewIssue:
     found.check()
     wish = None
     if assignee is not None:
-        wish = parse.assignment(
-            assignee, workspace_id, title, description, actor.principal, who, what
-        )
+        wish = parse.assignment(assignee, workspace_id, title, description, actor, who, what)
     return NewIssue(
         issue_id=new_id(),
         workspace_id=workspace_id,

@@ -14,7 +14,14 @@ from google.protobuf.message import Message
 from google.protobuf.struct_pb2 import Struct
 
 from reveille.heartbeat.v1 import wakeup_pb2
-from reveille_heartbeat.domain.values import Origin, Payload, WakeupSource, Wish
+from reveille_heartbeat.domain.values import (
+    Origin,
+    Payload,
+    Requester,
+    RequesterKind,
+    WakeupSource,
+    Wish,
+)
 from reveille_heartbeat.rpc.show import WAKEUP_SOURCES
 from reveille_heartbeat.usecases.repeats import Repeatable
 from reveille_runtime.access import Actor, CallerKind
@@ -80,6 +87,13 @@ def origin(found: Violations, field: str, message: wakeup_pb2.Origin, actor: Act
             f"only {KEY_MAKER} may fill {field}.occurrence_key; use an idempotency key",
             {"field": f"{field}.occurrence_key"},
         )
+    if actor.kind is CallerKind.USER:
+        # A person speaks for nobody else; who answers for it is for the rules to say.
+        if message.accountable_user_id or message.originator_user_id or message.autopilot_run_id:
+            found.add(field, "is for services; leave it empty")
+        return Origin(
+            originator_user_id=actor.subject, trace_carrier=checked(message.trace_carrier)
+        )
     user = f"{field}.originator_user_id"
     accountable = f"{field}.accountable_user_id"
     run = f"{field}.autopilot_run_id"
@@ -90,6 +104,13 @@ def origin(found: Violations, field: str, message: wakeup_pb2.Origin, actor: Act
         autopilot_run_id=found.text(run, message.autopilot_run_id, maximum=64),
         trace_carrier=checked(message.trace_carrier),
     )
+
+
+def requester(actor: Actor) -> Requester:
+    """Say who asks, by the token the call came with."""
+    if actor.kind is CallerKind.SERVICE:
+        return Requester(RequesterKind.SERVICE, actor.subject)
+    return Requester(RequesterKind.USER, actor.subject)
 
 
 def payload(found: Violations, field: str, message: wakeup_pb2.Payload) -> Payload:
@@ -134,6 +155,9 @@ def wish(found: Violations, field: str, message: wakeup_pb2.Wakeup, actor: Actor
         idempotency_key=key or None,
         origin=parsed,
         payload=payload(found, f"{field}.payload", message.payload),
+        requester=requester(actor),
+        task_key=found.text(f"{field}.task_key", message.task_key, maximum=MAX_IDEMPOTENCY_KEY),
+        fresh_session=message.fresh_session,
     )
 
 
@@ -142,7 +166,7 @@ def assignment(
     workspace_id: UUID,
     title: str,
     description: str,
-    caller: str,
+    actor: Actor,
     who: Origin,
     what: Payload,
 ) -> Wish:
@@ -156,10 +180,11 @@ def assignment(
         title=title,
         prompt=description,
         issue_id=None,
-        caller=caller,
+        caller=actor.principal,
         idempotency_key=None,
         origin=who,
         payload=what,
+        requester=requester(actor),
     )
 
 

@@ -10,7 +10,7 @@ from google.protobuf.struct_pb2 import Struct
 
 from reveille.heartbeat.v1 import agent_pb2, issue_pb2, run_pb2, wakeup_pb2
 from reveille_heartbeat.domain.redaction import masked_config
-from reveille_heartbeat.domain.states import IssueState, RunState, WakeupState
+from reveille_heartbeat.domain.states import AgentState, IssueState, RunState, WakeupState
 from reveille_heartbeat.domain.values import (
     Agent,
     Carrier,
@@ -39,6 +39,10 @@ WAKEUP_STATES = known(WakeupState, wakeup_pb2.WakeupState.DESCRIPTOR, "WAKEUP_ST
 WAKEUP_SOURCES = known(WakeupSource, wakeup_pb2.WakeupSource.DESCRIPTOR, "WAKEUP_SOURCE")
 RUN_STATES = known(RunState, run_pb2.RunState.DESCRIPTOR, "RUN_STATE")
 ISSUE_STATES = known(IssueState, issue_pb2.IssueStatus.DESCRIPTOR, "ISSUE_STATUS")
+AGENT_STATES = {
+    AgentState.PAUSED: agent_pb2.AGENT_STATUS_PAUSED,
+    AgentState.ARCHIVED: agent_pb2.AGENT_STATUS_ARCHIVED,
+}
 INVOCATION_RULES = known(InvocationRule, agent_pb2.InvocationRule.DESCRIPTOR, "INVOCATION_RULE")
 LOG_STREAMS = known(LogStream, run_pb2.LogStream.DESCRIPTOR, "LOG_STREAM")
 # In rows the urgent come first and none comes last.
@@ -56,8 +60,10 @@ def agent(each: Agent) -> agent_pb2.Agent:
     """Show an agent; secrets of its settings are starred."""
     config = Struct()
     config.update(masked_config(each.adapter_config))
-    status = agent_pb2.AGENT_STATUS_IDLE
-    if each.busy:
+    status = AGENT_STATES.get(each.state, agent_pb2.AGENT_STATUS_IDLE)
+    if each.state is not AgentState.ACTIVE:
+        pass
+    elif each.busy:
         status = agent_pb2.AGENT_STATUS_RUNNING
     elif each.last_run_failed:
         status = agent_pb2.AGENT_STATUS_ERROR

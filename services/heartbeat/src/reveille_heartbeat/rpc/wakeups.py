@@ -10,6 +10,7 @@ from reveille_heartbeat.rpc import parse, show
 from reveille_heartbeat.usecases.cancel_wakeups import Cancellation, Cancelled, CancelWakeups
 from reveille_heartbeat.usecases.enqueue_wakeups import EnqueueWakeups
 from reveille_heartbeat.usecases.reading import Reader
+from reveille_heartbeat.usecases.visible import unknown_workspace
 from reveille_runtime.access import current_actor
 from reveille_runtime.paging import page_token, read_page
 from reveille_runtime.validation import Violations
@@ -35,6 +36,9 @@ class WakeupServicer(WakeupServiceServicer):
             for at, each in enumerate(request.wakeups)
         ]
         found.check()
+        for each in wishes:
+            if actor.role_in(each.workspace_id) is None:
+                raise unknown_workspace(each.workspace_id)
         answers = await self._enqueue(wishes)
         return pb.EnqueueWakeupsResponse(results=[show.enqueued(each) for each in answers])
 

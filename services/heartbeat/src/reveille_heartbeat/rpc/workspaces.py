@@ -9,12 +9,14 @@ from reveille.heartbeat.v1 import workspace_replica_service_pb2 as pb
 from reveille.heartbeat.v1.workspace_replica_service_pb2_grpc import (
     WorkspaceReplicaServiceServicer,
 )
-from reveille_heartbeat.domain.values import Workspace
+from reveille_heartbeat.domain.values import Workspace, WorkspaceStatus
+from reveille_heartbeat.rpc.show import known
 from reveille_heartbeat.usecases.put_workspace import PutWorkspace
 from reveille_runtime.validation import Violations
 
 _PREFIX = re.compile(r"[A-Z][A-Z0-9]{0,9}")
 _MAX_REVISION = (1 << 63) - 1
+WORKSPACE_STATUSES = known(WorkspaceStatus, pb.WorkspaceStatus.DESCRIPTOR, "WORKSPACE_STATUS")
 
 
 class WorkspaceReplicaServicer(WorkspaceReplicaServiceServicer):
@@ -33,6 +35,11 @@ class WorkspaceReplicaServicer(WorkspaceReplicaServiceServicer):
             issue_prefix=request.issue_prefix,
             default_responsible_user_id=found.text(
                 "default_responsible_user_id", request.default_responsible_user_id, maximum=128
+            ),
+            status=found.enum(
+                "status",
+                request.status or pb.WORKSPACE_STATUS_ACTIVE,
+                WORKSPACE_STATUSES,
             ),
         )
         if not _PREFIX.fullmatch(request.issue_prefix):

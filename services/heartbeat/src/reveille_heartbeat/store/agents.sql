@@ -14,7 +14,12 @@ RETURNING agent_id;
 SELECT a.agent_id, a.workspace_id, a.name, a.adapter, a.adapter_config, a.owner_user_id,
     a.invocation_rule, a.invocation_user_ids, a.max_concurrent_runs, a.run_timeout,
     a.idle_timeout, a.created_at, a.runtime_id,
-    coalesce(t.presence_expires_at > (SELECT clock()), false) AS runtime_present
+    coalesce(t.presence_expires_at > (SELECT clock()), false) AS runtime_present,
+    coalesce(t.unusable_reason, '') AS runtime_unusable_reason, a.state, a.pause_reason,
+    a.manager_agent_id, a.timer_enabled, a.timer_interval, a.last_timer_fired_at,
+    a.skip_timer_without_work, a.wake_on_demand, a.max_daily_runs, a.max_daily_cost_cents,
+    a.cooldown, a.start_limit, a.max_turn_continuations, a.max_turn_delay, a.revision,
+    a.updated_at
 FROM agents a LEFT JOIN runtimes t ON t.runtime_id = a.runtime_id
 WHERE a.agent_id = ANY($1::uuid[]);
 
@@ -24,6 +29,11 @@ SELECT a.agent_id, a.workspace_id, a.name, a.adapter, a.adapter_config, a.owner_
     a.invocation_rule, a.invocation_user_ids, a.max_concurrent_runs, a.run_timeout,
     a.idle_timeout, a.created_at, a.runtime_id,
     coalesce(t.presence_expires_at > (SELECT clock()), false) AS runtime_present,
+    coalesce(t.unusable_reason, '') AS runtime_unusable_reason, a.state, a.pause_reason,
+    a.manager_agent_id, a.timer_enabled, a.timer_interval, a.last_timer_fired_at,
+    a.skip_timer_without_work, a.wake_on_demand, a.max_daily_runs, a.max_daily_cost_cents,
+    a.cooldown, a.start_limit, a.max_turn_continuations, a.max_turn_delay, a.revision,
+    a.updated_at,
     EXISTS (SELECT FROM runs r WHERE r.agent_id = a.agent_id AND r.occupied) AS busy,
     coalesce((
         SELECT r.state IN ('failed', 'timed_out') FROM runs r

@@ -12,13 +12,17 @@ INSERT INTO issues (issue_id, workspace_id, number, identifier, title, descripti
 VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12)
 RETURNING issue_id, workspace_id, identifier, title, description, status, priority, assignee_agent_id,
     responsible_user_id, occurrence_key, execution_run_id, revision, trace_carrier, created_at,
-    updated_at;
+    updated_at, project_id, parent_issue_id,
+    assignee_user_id, reviewer_agent_id, reviewer_user_id, checkout_run_id, origin_kind, origin_id,
+    started_at, ended_at, last_input_at, deleted_at;
 
 -- name: find_issues
 -- Issues by id. $1 ids
 SELECT issue_id, workspace_id, identifier, title, description, status, priority, assignee_agent_id,
     responsible_user_id, occurrence_key, execution_run_id, revision, trace_carrier, created_at,
-    updated_at
+    updated_at, project_id, parent_issue_id,
+    assignee_user_id, reviewer_agent_id, reviewer_user_id, checkout_run_id, origin_kind, origin_id,
+    started_at, ended_at, last_input_at, deleted_at
 FROM issues
 WHERE issue_id = ANY($1::uuid[]);
 
@@ -34,7 +38,9 @@ FOR NO KEY UPDATE;
 -- $3 assignee (null: all), $4 id before which it starts (null: newest), $5 limit
 SELECT issue_id, workspace_id, identifier, title, '' AS description, status, priority,
     assignee_agent_id, responsible_user_id, occurrence_key, execution_run_id, revision,
-    trace_carrier, created_at, updated_at
+    trace_carrier, created_at, updated_at, project_id, parent_issue_id,
+    assignee_user_id, reviewer_agent_id, reviewer_user_id, checkout_run_id, origin_kind, origin_id,
+    started_at, ended_at, last_input_at, deleted_at
 FROM issues
 WHERE workspace_id = $1
     AND ($2::text[] IS NULL OR status = ANY($2))
@@ -51,7 +57,9 @@ SET status = $3, revision = revision + 1, updated_at = clock()
 WHERE issue_id = $1 AND status = $2
 RETURNING issue_id, workspace_id, identifier, title, description, status, priority, assignee_agent_id,
     responsible_user_id, occurrence_key, execution_run_id, revision, trace_carrier, created_at,
-    updated_at;
+    updated_at, project_id, parent_issue_id,
+    assignee_user_id, reviewer_agent_id, reviewer_user_id, checkout_run_id, origin_kind, origin_id,
+    started_at, ended_at, last_input_at, deleted_at;
 
 -- name: rank_queued_runs
 -- The place in the queue depends on the issue's status and moves with it. $1 issue, $2 rank

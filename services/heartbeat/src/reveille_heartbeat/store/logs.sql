@@ -8,16 +8,16 @@ WITH chunks AS MATERIALIZED (
         AS c (run_id, token, stream, start_offset, data)
 ),
 held AS MATERIALIZED (
-    SELECT r.run_id FROM runs r JOIN chunks c ON r.run_id = c.run_id AND r.lease_token = c.token
+    SELECT DISTINCT r.run_id, (r.created_at AT TIME ZONE 'UTC')::date AS run_day
+    FROM runs r JOIN chunks c ON r.run_id = c.run_id AND r.lease_token = c.token
 ),
 written AS (
-    INSERT INTO run_log_chunks (run_id, stream, start_offset, end_offset, data)
-    SELECT c.run_id, c.stream, c.start_offset, c.start_offset + length(c.data), c.data
-    FROM chunks c
-    WHERE c.run_id IN (SELECT run_id FROM held)
+    INSERT INTO run_log_chunks (run_id, run_day, stream, start_offset, end_offset, data)
+    SELECT c.run_id, h.run_day, c.stream, c.start_offset, c.start_offset + length(c.data), c.data
+    FROM chunks c JOIN held h ON h.run_id = c.run_id
     ON CONFLICT DO NOTHING
 )
-SELECT DISTINCT run_id FROM held;
+SELECT run_id FROM held;
 
 -- name: log_ends
 -- How far each stream of a run is stored. $1 run

@@ -108,7 +108,9 @@ WHERE w.run_id = r.run_id AND a.agent_id = r.agent_id AND r.ctid = ANY (ARRAY(
 RETURNING r.run_id, r.workspace_id, r.agent_id, r.wakeup_id, r.issue_id, r.state, r.attempt, r.retry_of_run_id, r.retry_reason,
     r.reason, r.message, r.exit_code, r.summary, r.result, r.responsible_user_id, r.occupied, r.executor_id, r.place,
     r.lease_token, r.lease_expires_at, r.deadline_at, r.idle_deadline_at, r.process_pid, r.process_start_ticks,
-    r.trace_carrier, r.agent_carrier, r.created_at, r.started_at, r.finished_at, r.follow_up_done_at, r.start_by, r.event_seq;
+    r.trace_carrier, r.agent_carrier, r.created_at, r.started_at, r.finished_at, r.follow_up_done_at, r.start_by, r.scheduled_retry_at,
+    r.failure_class, r.retry_not_before, r.comment_status, r.left_progress, r.prompt_built_at,
+    r.last_output_at, r.progress, r.event_seq;
 
 -- name: cancel_queued_run
 -- A run that never started ends, and needs no follow-up. $1 run, $2 reason, $3 message
@@ -119,7 +121,9 @@ WHERE run_id = $1 AND state = 'queued'
 RETURNING run_id, workspace_id, agent_id, wakeup_id, issue_id, state, attempt, retry_of_run_id, retry_reason,
     reason, message, exit_code, summary, result, responsible_user_id, occupied, executor_id, place,
     lease_token, lease_expires_at, deadline_at, idle_deadline_at, process_pid, process_start_ticks,
-    trace_carrier, agent_carrier, created_at, started_at, finished_at, follow_up_done_at, start_by, event_seq;
+    trace_carrier, agent_carrier, created_at, started_at, finished_at, follow_up_done_at, start_by, scheduled_retry_at,
+    failure_class, retry_not_before, comment_status, left_progress, prompt_built_at, last_output_at,
+    progress, event_seq;
 
 -- name: overdue_queued
 -- Runs that nobody started within their limit. $1 limit

@@ -6,17 +6,23 @@ from typing import Any
 
 import asyncpg
 
-from reveille_heartbeat.domain.states import IssueState, RunState, WakeupState
+from reveille_heartbeat.domain.states import AgentState, IssueState, RunState, WakeupState
 from reveille_heartbeat.domain.values import (
     Agent,
+    CommentStatus,
+    FailureClass,
+    HeartbeatPolicy,
     InvocationRule,
     Issue,
     Payload,
     ProcessIdentity,
+    Requester,
+    RequesterKind,
     Run,
     Wakeup,
     WakeupSource,
     Workspace,
+    WorkspaceStatus,
 )
 
 Record = asyncpg.Record
@@ -24,7 +30,12 @@ Record = asyncpg.Record
 
 def to_workspace(row: Record) -> Workspace:
     """Map a row of `workspaces`."""
-    return Workspace(row["workspace_id"], row["issue_prefix"], row["default_responsible_user_id"])
+    return Workspace(
+        row["workspace_id"],
+        row["issue_prefix"],
+        row["default_responsible_user_id"],
+        WorkspaceStatus(row["status"]),
+    )
 
 
 def to_agent(row: Record) -> Agent:
@@ -49,6 +60,25 @@ def to_agent(row: Record) -> Agent:
         created_at=row["created_at"],
         runtime_id=row["runtime_id"],
         runtime_present=row["runtime_present"],
+        runtime_unusable_reason=row["runtime_unusable_reason"],
+        state=AgentState(row["state"]),
+        pause_reason=row["pause_reason"],
+        manager_agent_id=row["manager_agent_id"],
+        heartbeat=HeartbeatPolicy(
+            timer_enabled=row["timer_enabled"],
+            timer_interval=row["timer_interval"],
+            skip_timer_without_work=row["skip_timer_without_work"],
+            wake_on_demand=row["wake_on_demand"],
+            max_daily_runs=row["max_daily_runs"],
+            max_daily_cost_cents=row["max_daily_cost_cents"],
+            cooldown=row["cooldown"],
+            max_turn_continuations=row["max_turn_continuations"],
+            max_turn_delay=row["max_turn_delay"],
+        ),
+        last_timer_fired_at=row["last_timer_fired_at"],
+        start_limit=row["start_limit"],
+        revision=row["revision"],
+        updated_at=row["updated_at"],
         **shown,
     )
 
@@ -71,6 +101,18 @@ def to_issue(row: Record) -> Issue:
         trace_carrier=row["trace_carrier"],
         created_at=row["created_at"],
         updated_at=row["updated_at"],
+        project_id=row["project_id"],
+        parent_issue_id=row["parent_issue_id"],
+        assignee_user_id=row["assignee_user_id"],
+        reviewer_agent_id=row["reviewer_agent_id"],
+        reviewer_user_id=row["reviewer_user_id"],
+        checkout_run_id=row["checkout_run_id"],
+        origin_kind=row["origin_kind"],
+        origin_id=row["origin_id"],
+        started_at=row["started_at"],
+        ended_at=row["ended_at"],
+        last_input_at=row["last_input_at"],
+        deleted_at=row["deleted_at"],
     )
 
 
@@ -100,6 +142,13 @@ def to_wakeup(row: Record) -> Wakeup:
         created_at=row["created_at"],
         claimed_at=row["claimed_at"],
         finished_at=row["finished_at"],
+        squad_id=row["squad_id"],
+        requester=Requester(RequesterKind(row["requester_kind"]), row["requester_id"]),
+        task_key=row["task_key"],
+        comment_ids=tuple(row["comment_ids"]),
+        fresh_session=row["fresh_session"],
+        coalesced_count=row["coalesced_count"],
+        context=row["context"],
     )
 
 
@@ -144,4 +193,12 @@ def to_run(row: Record) -> Run:
         finished_at=row["finished_at"],
         follow_up_done_at=row["follow_up_done_at"],
         start_by=row["start_by"],
+        scheduled_retry_at=row["scheduled_retry_at"],
+        failure_class=FailureClass(row["failure_class"]),
+        retry_not_before=row["retry_not_before"],
+        comment_status=CommentStatus(row["comment_status"]),
+        left_progress=row["left_progress"],
+        prompt_built_at=row["prompt_built_at"],
+        last_output_at=row["last_output_at"],
+        progress=row["progress"],
     )

@@ -3,7 +3,9 @@
 SELECT run_id, workspace_id, agent_id, wakeup_id, issue_id, state, attempt, retry_of_run_id, retry_reason,
     reason, message, exit_code, summary, result, responsible_user_id, occupied, executor_id, place,
     lease_token, lease_expires_at, deadline_at, idle_deadline_at, process_pid, process_start_ticks,
-    trace_carrier, agent_carrier, created_at, started_at, finished_at, follow_up_done_at, start_by
+    trace_carrier, agent_carrier, created_at, started_at, finished_at, follow_up_done_at, start_by, scheduled_retry_at,
+    failure_class, retry_not_before, comment_status, left_progress, prompt_built_at, last_output_at,
+    progress
 FROM runs
 WHERE run_id = ANY($1::uuid[]);
 
@@ -19,7 +21,9 @@ SELECT run_id, workspace_id, agent_id, wakeup_id, issue_id, state, attempt, retr
     retry_reason, reason, message, exit_code, summary, NULL::bytea AS result, responsible_user_id,
     occupied, executor_id, place, lease_token, lease_expires_at, deadline_at, idle_deadline_at,
     process_pid, process_start_ticks, trace_carrier, agent_carrier, created_at, started_at,
-    finished_at, follow_up_done_at, start_by
+    finished_at, follow_up_done_at, start_by, scheduled_retry_at,
+    failure_class, retry_not_before, comment_status, left_progress, prompt_built_at, last_output_at,
+    progress
 FROM runs
 WHERE workspace_id = $1
     AND ($2::uuid IS NULL OR agent_id = $2)
@@ -34,7 +38,9 @@ LIMIT $6;
 SELECT run_id, workspace_id, agent_id, wakeup_id, issue_id, state, attempt, retry_of_run_id, retry_reason,
     reason, message, exit_code, summary, result, responsible_user_id, occupied, executor_id, place,
     lease_token, lease_expires_at, deadline_at, idle_deadline_at, process_pid, process_start_ticks,
-    trace_carrier, agent_carrier, created_at, started_at, finished_at, follow_up_done_at, start_by
+    trace_carrier, agent_carrier, created_at, started_at, finished_at, follow_up_done_at, start_by, scheduled_retry_at,
+    failure_class, retry_not_before, comment_status, left_progress, prompt_built_at, last_output_at,
+    progress
 FROM runs WHERE wakeup_id = $1 ORDER BY attempt DESC;
 
 -- name: runs_of_issue
@@ -42,7 +48,9 @@ FROM runs WHERE wakeup_id = $1 ORDER BY attempt DESC;
 SELECT run_id, workspace_id, agent_id, wakeup_id, issue_id, state, attempt, retry_of_run_id, retry_reason,
     reason, message, exit_code, summary, result, responsible_user_id, occupied, executor_id, place,
     lease_token, lease_expires_at, deadline_at, idle_deadline_at, process_pid, process_start_ticks,
-    trace_carrier, agent_carrier, created_at, started_at, finished_at, follow_up_done_at, start_by
+    trace_carrier, agent_carrier, created_at, started_at, finished_at, follow_up_done_at, start_by, scheduled_retry_at,
+    failure_class, retry_not_before, comment_status, left_progress, prompt_built_at, last_output_at,
+    progress
 FROM runs WHERE issue_id = $1 ORDER BY run_id DESC LIMIT $2;
 
 -- name: runs_of_agent
@@ -50,7 +58,9 @@ FROM runs WHERE issue_id = $1 ORDER BY run_id DESC LIMIT $2;
 SELECT run_id, workspace_id, agent_id, wakeup_id, issue_id, state, attempt, retry_of_run_id, retry_reason,
     reason, message, exit_code, summary, result, responsible_user_id, occupied, executor_id, place,
     lease_token, lease_expires_at, deadline_at, idle_deadline_at, process_pid, process_start_ticks,
-    trace_carrier, agent_carrier, created_at, started_at, finished_at, follow_up_done_at, start_by
+    trace_carrier, agent_carrier, created_at, started_at, finished_at, follow_up_done_at, start_by, scheduled_retry_at,
+    failure_class, retry_not_before, comment_status, left_progress, prompt_built_at, last_output_at,
+    progress
 FROM runs WHERE agent_id = $1 ORDER BY run_id DESC LIMIT $2;
 
 -- name: renew_leases
@@ -88,7 +98,9 @@ WHERE run_id = $1 AND lease_token = $2 AND finished_at IS NULL
 RETURNING run_id, workspace_id, agent_id, wakeup_id, issue_id, state, attempt, retry_of_run_id, retry_reason,
     reason, message, exit_code, summary, result, responsible_user_id, occupied, executor_id, place,
     lease_token, lease_expires_at, deadline_at, idle_deadline_at, process_pid, process_start_ticks,
-    trace_carrier, agent_carrier, created_at, started_at, finished_at, follow_up_done_at, start_by, event_seq;
+    trace_carrier, agent_carrier, created_at, started_at, finished_at, follow_up_done_at, start_by, scheduled_retry_at,
+    failure_class, retry_not_before, comment_status, left_progress, prompt_built_at, last_output_at,
+    progress, event_seq;
 
 -- name: end_running_run
 -- Any replica may end a run; whoever holds it then sees to its process and its follow-up.
@@ -99,7 +111,9 @@ WHERE run_id = $1 AND state = 'running'
 RETURNING run_id, workspace_id, agent_id, wakeup_id, issue_id, state, attempt, retry_of_run_id, retry_reason,
     reason, message, exit_code, summary, result, responsible_user_id, occupied, executor_id, place,
     lease_token, lease_expires_at, deadline_at, idle_deadline_at, process_pid, process_start_ticks,
-    trace_carrier, agent_carrier, created_at, started_at, finished_at, follow_up_done_at, start_by, event_seq;
+    trace_carrier, agent_carrier, created_at, started_at, finished_at, follow_up_done_at, start_by, scheduled_retry_at,
+    failure_class, retry_not_before, comment_status, left_progress, prompt_built_at, last_output_at,
+    progress, event_seq;
 
 -- name: note_event
 -- A fact about a run its caller holds. No row: the lease is lost. $1 run, $2 token

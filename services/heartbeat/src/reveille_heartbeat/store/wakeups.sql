@@ -3,23 +3,29 @@
 -- $1 ids, $2 workspaces, $3 agents, $4 sources, $5 wake reasons, $6 titles, $7 issues,
 -- $8 states, $9 reasons, $10 messages, $11 callers, $12 idempotency keys, $13 occurrence keys,
 -- $14 originators, $15 accountable users, $16 responsible users, $17 autopilot runs,
--- $18 joined wakeups, $19 runs, $20 carriers, $21 whether each is settled at birth
+-- $18 joined wakeups, $19 runs, $20 carriers, $21 whether each is settled at birth, $22 squads,
+-- $23 kinds of requesters, $24 requesters, $25 task keys, $26 comments (as JSON arrays),
+-- $27 whether each begins a fresh session, $28 contexts
 INSERT INTO wakeup_requests (wakeup_id, workspace_id, agent_id, source, wake_reason, title,
     issue_id, state, reason, message, caller, idempotency_key, occurrence_key, originator_user_id,
     accountable_user_id, responsible_user_id, autopilot_run_id, joined_wakeup_id, run_id, attempts,
-    trace_carrier, finished_at)
+    trace_carrier, finished_at, squad_id, requester_kind, requester_id, task_key, comment_ids,
+    fresh_session, context)
 SELECT w.wakeup_id, w.workspace_id, w.agent_id, w.source, w.wake_reason, w.title, w.issue_id,
     w.state, w.reason, w.message, w.caller, w.idempotency_key, w.occurrence_key,
     w.originator_user_id, w.accountable_user_id, w.responsible_user_id, w.autopilot_run_id,
     w.joined_wakeup_id, w.run_id, (w.run_id IS NOT NULL)::integer, w.trace_carrier,
-    CASE WHEN w.settled THEN clock() END
+    CASE WHEN w.settled THEN clock() END, w.squad_id, w.requester_kind, w.requester_id, w.task_key,
+    ARRAY(SELECT jsonb_array_elements_text(w.comment_ids)::uuid), w.fresh_session, w.context
 FROM unnest($1::uuid[], $2::uuid[], $3::uuid[], $4::text[], $5::text[], $6::text[], $7::uuid[],
     $8::text[], $9::text[], $10::text[], $11::text[], $12::text[], $13::text[], $14::text[],
     $15::text[], $16::text[], $17::text[], $18::uuid[], $19::uuid[], $20::jsonb[],
-    $21::boolean[])
+    $21::boolean[], $22::uuid[], $23::text[], $24::text[], $25::text[], $26::jsonb[],
+    $27::boolean[], $28::jsonb[])
     AS w (wakeup_id, workspace_id, agent_id, source, wake_reason, title, issue_id, state, reason,
         message, caller, idempotency_key, occurrence_key, originator_user_id, accountable_user_id,
-        responsible_user_id, autopilot_run_id, joined_wakeup_id, run_id, trace_carrier, settled)
+        responsible_user_id, autopilot_run_id, joined_wakeup_id, run_id, trace_carrier, settled,
+        squad_id, requester_kind, requester_id, task_key, comment_ids, fresh_session, context)
 ON CONFLICT (workspace_id, caller, idempotency_key) WHERE idempotency_key IS NOT NULL DO NOTHING
 RETURNING wakeup_id;
 
@@ -42,7 +48,8 @@ WHERE wakeup_id = ANY($1::uuid[]);
 SELECT wakeup_id, workspace_id, agent_id, source, wake_reason, title, state, reason, message, issue_id,
     run_id, occurrence_key, joined_wakeup_id, originator_user_id, accountable_user_id,
     responsible_user_id, autopilot_run_id, attempts, cancel_requested_at IS NOT NULL AS cancel_requested,
-    trace_carrier, created_at, claimed_at, finished_at
+    trace_carrier, created_at, claimed_at, finished_at, squad_id, requester_kind,
+    requester_id, task_key, comment_ids, fresh_session, coalesced_count, context
 FROM wakeup_requests
 WHERE wakeup_id = ANY($1::uuid[]);
 
@@ -60,7 +67,8 @@ JOIN unnest($1::uuid[], $2::text[], $3::text[]) AS k (workspace_id, caller, idem
 SELECT wakeup_id, workspace_id, agent_id, source, wake_reason, title, state, reason, message, issue_id,
     run_id, occurrence_key, joined_wakeup_id, originator_user_id, accountable_user_id,
     responsible_user_id, autopilot_run_id, attempts, cancel_requested_at IS NOT NULL AS cancel_requested,
-    trace_carrier, created_at, claimed_at, finished_at
+    trace_carrier, created_at, claimed_at, finished_at, squad_id, requester_kind,
+    requester_id, task_key, comment_ids, fresh_session, coalesced_count, context
 FROM wakeup_requests
 WHERE workspace_id = $1
     AND ($2::uuid IS NULL OR agent_id = $2)
@@ -81,7 +89,8 @@ ORDER BY created_at, wakeup_id;
 SELECT wakeup_id, workspace_id, agent_id, source, wake_reason, title, state, reason, message, issue_id,
     run_id, occurrence_key, joined_wakeup_id, originator_user_id, accountable_user_id,
     responsible_user_id, autopilot_run_id, attempts, cancel_requested_at IS NOT NULL AS cancel_requested,
-    trace_carrier, created_at, claimed_at, finished_at
+    trace_carrier, created_at, claimed_at, finished_at, squad_id, requester_kind,
+    requester_id, task_key, comment_ids, fresh_session, coalesced_count, context
 FROM wakeup_requests
 WHERE joined_wakeup_id = $1 AND state = 'coalesced'
 ORDER BY created_at, wakeup_id;
@@ -108,7 +117,8 @@ WHERE wakeup_id = $1 AND state = ANY($2::text[])
 RETURNING wakeup_id, workspace_id, agent_id, source, wake_reason, title, state, reason, message, issue_id,
     run_id, occurrence_key, joined_wakeup_id, originator_user_id, accountable_user_id,
     responsible_user_id, autopilot_run_id, attempts, cancel_requested_at IS NOT NULL AS cancel_requested,
-    trace_carrier, created_at, claimed_at, finished_at;
+    trace_carrier, created_at, claimed_at, finished_at, squad_id, requester_kind,
+    requester_id, task_key, comment_ids, fresh_session, coalesced_count, context;
 
 -- name: settle_joined
 -- What joined a wakeup ends with it. $1 the one joined, $2 state, $3 reason, $4 message
@@ -118,7 +128,8 @@ WHERE joined_wakeup_id = $1 AND state = 'coalesced'
 RETURNING wakeup_id, workspace_id, agent_id, source, wake_reason, title, state, reason, message, issue_id,
     run_id, occurrence_key, joined_wakeup_id, originator_user_id, accountable_user_id,
     responsible_user_id, autopilot_run_id, attempts, cancel_requested_at IS NOT NULL AS cancel_requested,
-    trace_carrier, created_at, claimed_at, finished_at;
+    trace_carrier, created_at, claimed_at, finished_at, squad_id, requester_kind,
+    requester_id, task_key, comment_ids, fresh_session, coalesced_count, context;
 
 -- name: queue_next_attempt
 -- The successor becomes the newest attempt of a wakeup that stays claimed. $1 id, $2 run
@@ -135,7 +146,8 @@ WHERE wakeup_id = $1 AND finished_at IS NULL;
 SELECT wakeup_id, workspace_id, agent_id, source, wake_reason, title, state, reason, message, issue_id,
     run_id, occurrence_key, joined_wakeup_id, originator_user_id, accountable_user_id,
     responsible_user_id, autopilot_run_id, attempts, cancel_requested_at IS NOT NULL AS cancel_requested,
-    trace_carrier, created_at, claimed_at, finished_at
+    trace_carrier, created_at, claimed_at, finished_at, squad_id, requester_kind,
+    requester_id, task_key, comment_ids, fresh_session, coalesced_count, context
 FROM wakeup_requests
 WHERE issue_id = $1 AND state = 'deferred'
 ORDER BY created_at, wakeup_id
@@ -151,7 +163,8 @@ WHERE wakeup_id = $1 AND state = 'deferred'
 RETURNING wakeup_id, workspace_id, agent_id, source, wake_reason, title, state, reason, message, issue_id,
     run_id, occurrence_key, joined_wakeup_id, originator_user_id, accountable_user_id,
     responsible_user_id, autopilot_run_id, attempts, cancel_requested_at IS NOT NULL AS cancel_requested,
-    trace_carrier, created_at, claimed_at, finished_at;
+    trace_carrier, created_at, claimed_at, finished_at, squad_id, requester_kind,
+    requester_id, task_key, comment_ids, fresh_session, coalesced_count, context;
 
 -- name: stranded_issues
 -- Issues with a deferred wake and no run that would promote it. $1 limit
@@ -167,7 +180,8 @@ LIMIT $1;
 SELECT wakeup_id, workspace_id, agent_id, source, wake_reason, title, state, reason, message, issue_id,
     run_id, occurrence_key, joined_wakeup_id, originator_user_id, accountable_user_id,
     responsible_user_id, autopilot_run_id, attempts, cancel_requested_at IS NOT NULL AS cancel_requested,
-    trace_carrier, created_at, claimed_at, finished_at
+    trace_carrier, created_at, claimed_at, finished_at, squad_id, requester_kind,
+    requester_id, task_key, comment_ids, fresh_session, coalesced_count, context
 FROM wakeup_requests
 WHERE issue_id = $1
 ORDER BY wakeup_id DESC
@@ -183,7 +197,8 @@ WHERE issue_id = $1 AND finished_at IS NULL AND state <> 'coalesced';
 SELECT wakeup_id, workspace_id, agent_id, source, wake_reason, title, state, reason, message, issue_id,
     run_id, occurrence_key, joined_wakeup_id, originator_user_id, accountable_user_id,
     responsible_user_id, autopilot_run_id, attempts, cancel_requested_at IS NOT NULL AS cancel_requested,
-    trace_carrier, created_at, claimed_at, finished_at
+    trace_carrier, created_at, claimed_at, finished_at, squad_id, requester_kind,
+    requester_id, task_key, comment_ids, fresh_session, coalesced_count, context
 FROM wakeup_requests
 WHERE agent_id = $1
 ORDER BY wakeup_id DESC

@@ -129,10 +129,10 @@ async def _cancel_attempt(
     match attempt.state:
         case RunState.CANCELLED:
             return WakeupState.CANCELLED
-        case RunState.SUCCEEDED | RunState.FAILED | RunState.TIMED_OUT:
+        case RunState.SUCCEEDED | RunState.INTERRUPTED | RunState.FAILED | RunState.TIMED_OUT:
             # Its follow-up is under way and knows of the request: no other attempt is made.
             return WakeupState.CLAIMED
-        case RunState.QUEUED | RunState.RUNNING:
+        case RunState.QUEUED | RunState.SCHEDULED_RETRY | RunState.RUNNING:
             raise AssertionError(f"run {attempt.run_id} moved under the lock of its wakeup")
         case _:
             assert_never(attempt.state)

@@ -32,6 +32,7 @@ class PutWorkspace:
                 workspace.issue_prefix,
                 workspace.default_responsible_user_id,
                 revision,
+                workspace.status.value,
             )
             await tx.execute(
                 Q["ensure_local_runtime"], runtime_id, workspace.workspace_id, self._presence

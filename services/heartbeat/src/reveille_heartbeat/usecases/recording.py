@@ -80,6 +80,13 @@ async def record(
         [each.run.run_id if each.run else None for each in decided],
         [dict(each.carrier) for each in decided],
         [each.state in WAKEUP_TERMINAL for each in decided],
+        [each.wish.squad_id for each in decided],
+        [each.wish.requester.kind.value for each in decided],
+        [each.wish.requester.id for each in decided],
+        [each.wish.task_key for each in decided],
+        [[str(comment) for comment in each.wish.comment_ids] for each in decided],
+        [each.wish.fresh_session for each in decided],
+        [dict(each.wish.context) for each in decided],
     )
     new = {row["wakeup_id"] for row in rows}
     written = [each for each in decided if each.wish.wakeup_id in new]
@@ -174,4 +181,11 @@ def _as_wakeup(each: Decided, now: datetime) -> Wakeup:
         created_at=now,
         claimed_at=None,
         finished_at=now,
+        squad_id=wish.squad_id,
+        requester=wish.requester,
+        task_key=wish.task_key,
+        comment_ids=wish.comment_ids,
+        fresh_session=wish.fresh_session,
+        coalesced_count=0,
+        context=wish.context,
     )

@@ -94,6 +94,26 @@ class _ReasonEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_Reason.ValueTy
     """The wake waits for the run that holds the issue."""
     REASON_START_DEADLINE: _Reason.ValueType  # 89
     """A queued run was not started within its start limit."""
+    REASON_SCHEDULING_SUPPRESSED: _Reason.ValueType  # 90
+    """No wakes are taken while an operator holds everything back."""
+    REASON_TIMER_DISABLED: _Reason.ValueType  # 91
+    """The agent's timer is switched off."""
+    REASON_WAKE_ON_DEMAND_DISABLED: _Reason.ValueType  # 92
+    """The agent takes no wakes but those of its timer."""
+    REASON_NO_ACTIONABLE_WORK: _Reason.ValueType  # 93
+    """The timer found nothing that the agent could do."""
+    REASON_ISSUE_TREE_HELD: _Reason.ValueType  # 94
+    """The issue, or one above it, is held."""
+    REASON_ISSUE_DEPENDENCIES_BLOCKED: _Reason.ValueType  # 95
+    """The issue waits for others."""
+    REASON_REWAKE_THROTTLED: _Reason.ValueType  # 96
+    """The last runs on the issue left nothing that others can see."""
+    REASON_DAILY_RUN_LIMIT: _Reason.ValueType  # 97
+    """The agent has had its runs of the day."""
+    REASON_DAILY_COST_LIMIT: _Reason.ValueType  # 98
+    """The agent has spent what it may on a day."""
+    REASON_COOLDOWN: _Reason.ValueType  # 99
+    """The agent has just worked on the same."""
     REASON_PROCESS_LOST: _Reason.ValueType  # 100
     """The process vanished with its executor; nothing tells how it ended."""
     REASON_RUN_TIMEOUT: _Reason.ValueType  # 101
@@ -108,6 +128,36 @@ class _ReasonEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_Reason.ValueTy
     """The agent reported failure."""
     REASON_SHUTDOWN: _Reason.ValueType  # 106
     """The service shut down and handed the attempt over."""
+    REASON_ISSUE_REVIEWER_CHANGED: _Reason.ValueType  # 107
+    """The issue is judged by somebody else now."""
+    REASON_ISSUE_DELETED: _Reason.ValueType  # 108
+    """The issue was deleted."""
+    REASON_AGENT_PAUSED: _Reason.ValueType  # 109
+    """The agent was paused."""
+    REASON_AGENT_ARCHIVED: _Reason.ValueType  # 110
+    """The agent was archived."""
+    REASON_ISSUE_NOT_IN_PROGRESS: _Reason.ValueType  # 111
+    """The issue is not in progress any more."""
+    REASON_ISSUE_LOCK_CHANGED: _Reason.ValueType  # 112
+    """Another run owns the issue now."""
+    REASON_TRANSIENT_FAILURE: _Reason.ValueType  # 113
+    """Something outside failed that passes."""
+    REASON_PROVIDER_QUOTA: _Reason.ValueType  # 114
+    """The provider's quota is used up."""
+    REASON_MODEL_REFUSAL: _Reason.ValueType  # 115
+    """The model refused."""
+    REASON_CREDENTIALS_REJECTED: _Reason.ValueType  # 116
+    """Credentials are missing or expired."""
+    REASON_CONFIGURATION_INCOMPLETE: _Reason.ValueType  # 117
+    """The agent is not set up properly."""
+    REASON_MAX_TURNS: _Reason.ValueType  # 118
+    """The run used up its turns."""
+    REASON_MISSING_COMMENT: _Reason.ValueType  # 119
+    """The run left no comment although somebody waits for one."""
+    REASON_RUNTIME_UNUSABLE: _Reason.ValueType  # 120
+    """The runtime is there and cannot run agents."""
+    REASON_PROJECT_UNAVAILABLE: _Reason.ValueType  # 121
+    """The project is not of this workspace, or is archived."""
 
 class Reason(_Reason, metaclass=_ReasonEnumTypeWrapper):
     """Why an occurrence, a run, a delivery, a wakeup or an attempt did not go the ordinary way.
@@ -186,6 +236,26 @@ REASON_ISSUE_BUSY: Reason.ValueType  # 88
 """The wake waits for the run that holds the issue."""
 REASON_START_DEADLINE: Reason.ValueType  # 89
 """A queued run was not started within its start limit."""
+REASON_SCHEDULING_SUPPRESSED: Reason.ValueType  # 90
+"""No wakes are taken while an operator holds everything back."""
+REASON_TIMER_DISABLED: Reason.ValueType  # 91
+"""The agent's timer is switched off."""
+REASON_WAKE_ON_DEMAND_DISABLED: Reason.ValueType  # 92
+"""The agent takes no wakes but those of its timer."""
+REASON_NO_ACTIONABLE_WORK: Reason.ValueType  # 93
+"""The timer found nothing that the agent could do."""
+REASON_ISSUE_TREE_HELD: Reason.ValueType  # 94
+"""The issue, or one above it, is held."""
+REASON_ISSUE_DEPENDENCIES_BLOCKED: Reason.ValueType  # 95
+"""The issue waits for others."""
+REASON_REWAKE_THROTTLED: Reason.ValueType  # 96
+"""The last runs on the issue left nothing that others can see."""
+REASON_DAILY_RUN_LIMIT: Reason.ValueType  # 97
+"""The agent has had its runs of the day."""
+REASON_DAILY_COST_LIMIT: Reason.ValueType  # 98
+"""The agent has spent what it may on a day."""
+REASON_COOLDOWN: Reason.ValueType  # 99
+"""The agent has just worked on the same."""
 REASON_PROCESS_LOST: Reason.ValueType  # 100
 """The process vanished with its executor; nothing tells how it ended."""
 REASON_RUN_TIMEOUT: Reason.ValueType  # 101
@@ -200,6 +270,36 @@ REASON_ADAPTER_FAILED: Reason.ValueType  # 105
 """The agent reported failure."""
 REASON_SHUTDOWN: Reason.ValueType  # 106
 """The service shut down and handed the attempt over."""
+REASON_ISSUE_REVIEWER_CHANGED: Reason.ValueType  # 107
+"""The issue is judged by somebody else now."""
+REASON_ISSUE_DELETED: Reason.ValueType  # 108
+"""The issue was deleted."""
+REASON_AGENT_PAUSED: Reason.ValueType  # 109
+"""The agent was paused."""
+REASON_AGENT_ARCHIVED: Reason.ValueType  # 110
+"""The agent was archived."""
+REASON_ISSUE_NOT_IN_PROGRESS: Reason.ValueType  # 111
+"""The issue is not in progress any more."""
+REASON_ISSUE_LOCK_CHANGED: Reason.ValueType  # 112
+"""Another run owns the issue now."""
+REASON_TRANSIENT_FAILURE: Reason.ValueType  # 113
+"""Something outside failed that passes."""
+REASON_PROVIDER_QUOTA: Reason.ValueType  # 114
+"""The provider's quota is used up."""
+REASON_MODEL_REFUSAL: Reason.ValueType  # 115
+"""The model refused."""
+REASON_CREDENTIALS_REJECTED: Reason.ValueType  # 116
+"""Credentials are missing or expired."""
+REASON_CONFIGURATION_INCOMPLETE: Reason.ValueType  # 117
+"""The agent is not set up properly."""
+REASON_MAX_TURNS: Reason.ValueType  # 118
+"""The run used up its turns."""
+REASON_MISSING_COMMENT: Reason.ValueType  # 119
+"""The run left no comment although somebody waits for one."""
+REASON_RUNTIME_UNUSABLE: Reason.ValueType  # 120
+"""The runtime is there and cannot run agents."""
+REASON_PROJECT_UNAVAILABLE: Reason.ValueType  # 121
+"""The project is not of this workspace, or is archived."""
 Global___Reason: _TypeAlias = Reason  # noqa: Y015
 
 class _ErrorReason:
@@ -262,6 +362,8 @@ class _ErrorReasonEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_ErrorReas
     """The answer of this request id showed a credential and is no longer kept."""
     ERROR_REASON_REQUEST_CONFLICT: _ErrorReason.ValueType  # 26
     """Another call with this request id is at work."""
+    ERROR_REASON_CHECKOUT_CONFLICT: _ErrorReason.ValueType  # 27
+    """Another attempt owns the issue."""
     ERROR_REASON_FIELD_REQUIRED: _ErrorReason.ValueType  # 40
     """A required field is empty."""
     ERROR_REASON_TOO_SHORT: _ErrorReason.ValueType  # 41
@@ -346,6 +448,8 @@ ERROR_REASON_REQUEST_ANSWER_EXPIRED: ErrorReason.ValueType  # 25
 """The answer of this request id showed a credential and is no longer kept."""
 ERROR_REASON_REQUEST_CONFLICT: ErrorReason.ValueType  # 26
 """Another call with this request id is at work."""
+ERROR_REASON_CHECKOUT_CONFLICT: ErrorReason.ValueType  # 27
+"""Another attempt owns the issue."""
 ERROR_REASON_FIELD_REQUIRED: ErrorReason.ValueType  # 40
 """A required field is empty."""
 ERROR_REASON_TOO_SHORT: ErrorReason.ValueType  # 41

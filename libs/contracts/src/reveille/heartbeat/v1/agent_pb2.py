@@ -23,13 +23,16 @@ _sym_db = _symbol_database.Default()
 
 
 from google.protobuf import duration_pb2 as google_dot_protobuf_dot_duration__pb2
+from google.protobuf import field_mask_pb2 as google_dot_protobuf_dot_field__mask__pb2
 from google.protobuf import struct_pb2 as google_dot_protobuf_dot_struct__pb2
 from google.protobuf import timestamp_pb2 as google_dot_protobuf_dot_timestamp__pb2
 from reveille.common.v1 import access_pb2 as reveille_dot_common_dot_v1_dot_access__pb2
 from reveille.common.v1 import reason_pb2 as reveille_dot_common_dot_v1_dot_reason__pb2
+from reveille.heartbeat.v1 import runtime_pb2 as reveille_dot_heartbeat_dot_v1_dot_runtime__pb2
+from reveille.heartbeat.v1 import squad_pb2 as reveille_dot_heartbeat_dot_v1_dot_squad__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n!reveille/heartbeat/v1/agent.proto\x12\x15reveille.heartbeat.v1\x1a\x1egoogle/protobuf/duration.proto\x1a\x1cgoogle/protobuf/struct.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x1freveille/common/v1/access.proto\x1a\x1freveille/common/v1/reason.proto\"\xd6\x03\n\x05\x41gent\x12\x10\n\x08\x61gent_id\x18\x01 \x01(\t\x12\x14\n\x0cworkspace_id\x18\x02 \x01(\t\x12\x0c\n\x04name\x18\x03 \x01(\t\x12\x0f\n\x07\x61\x64\x61pter\x18\x04 \x01(\t\x12/\n\x0e\x61\x64\x61pter_config\x18\x05 \x01(\x0b\x32\x17.google.protobuf.Struct\x12\x32\n\x06status\x18\x06 \x01(\x0e\x32\".reveille.heartbeat.v1.AgentStatus\x12\x15\n\rowner_user_id\x18\x07 \x01(\t\x12>\n\x0finvocation_rule\x18\x08 \x01(\x0e\x32%.reveille.heartbeat.v1.InvocationRule\x12\x1b\n\x13invocation_user_ids\x18\t \x03(\t\x12\x1b\n\x13max_concurrent_runs\x18\n \x01(\x05\x12.\n\x0brun_timeout\x18\x0b \x01(\x0b\x32\x19.google.protobuf.Duration\x12/\n\x0cidle_timeout\x18\x0c \x01(\x0b\x32\x19.google.protobuf.Duration\x12/\n\x0b\x63reate_time\x18\r \x01(\x0b\x32\x1a.google.protobuf.Timestamp\"\xe9\x02\n\x12\x43reateAgentRequest\x12\x14\n\x0cworkspace_id\x18\x01 \x01(\t\x12\x0c\n\x04name\x18\x02 \x01(\t\x12\x0f\n\x07\x61\x64\x61pter\x18\x03 \x01(\t\x12/\n\x0e\x61\x64\x61pter_config\x18\x04 \x01(\x0b\x32\x17.google.protobuf.Struct\x12>\n\x0finvocation_rule\x18\x05 \x01(\x0e\x32%.reveille.heartbeat.v1.InvocationRule\x12\x1b\n\x13invocation_user_ids\x18\x06 \x03(\t\x12\x1b\n\x13max_concurrent_runs\x18\x07 \x01(\x05\x12.\n\x0brun_timeout\x18\x08 \x01(\x0b\x32\x19.google.protobuf.Duration\x12/\n\x0cidle_timeout\x18\t \x01(\x0b\x32\x19.google.protobuf.Duration\x12\x12\n\nrequest_id\x18\n \x01(\t\"B\n\x13\x43reateAgentResponse\x12+\n\x05\x61gent\x18\x01 \x01(\x0b\x32\x1c.reveille.heartbeat.v1.Agent\"#\n\x0fGetAgentRequest\x12\x10\n\x08\x61gent_id\x18\x01 \x01(\t\"?\n\x10GetAgentResponse\x12+\n\x05\x61gent\x18\x01 \x01(\x0b\x32\x1c.reveille.heartbeat.v1.Agent\"P\n\x11ListAgentsRequest\x12\x14\n\x0cworkspace_id\x18\x01 \x01(\t\x12\x11\n\tpage_size\x18\x02 \x01(\x05\x12\x12\n\npage_token\x18\x03 \x01(\t\"[\n\x12ListAgentsResponse\x12,\n\x06\x61gents\x18\x01 \x03(\x0b\x32\x1c.reveille.heartbeat.v1.Agent\x12\x17\n\x0fnext_page_token\x18\x02 \x01(\t\"T\n\x15\x43heckInvocableRequest\x12;\n\tquestions\x18\x01 \x03(\x0b\x32(.reveille.heartbeat.v1.InvocableQuestion\"\x93\x01\n\x11InvocableQuestion\x12\x14\n\x0cworkspace_id\x18\x01 \x01(\t\x12\x10\n\x08\x61gent_id\x18\x02 \x01(\t\x12\x19\n\x11principal_user_id\x18\x03 \x01(\t\x12\x1b\n\x13principal_is_member\x18\x04 \x01(\x08\x12\x1e\n\x16runtime_must_be_online\x18\x05 \x01(\x08\"Q\n\x16\x43heckInvocableResponse\x12\x37\n\x07\x61nswers\x18\x01 \x03(\x0b\x32&.reveille.heartbeat.v1.InvocableAnswer\"e\n\x0fInvocableAnswer\x12*\n\x06reason\x18\x01 \x01(\x0e\x32\x1a.reveille.common.v1.Reason\x12\x0f\n\x07message\x18\x02 \x01(\t\x12\x15\n\rowner_user_id\x18\x03 \x01(\t*t\n\x0b\x41gentStatus\x12\x1c\n\x18\x41GENT_STATUS_UNSPECIFIED\x10\x00\x12\x15\n\x11\x41GENT_STATUS_IDLE\x10\x01\x12\x18\n\x14\x41GENT_STATUS_RUNNING\x10\x02\x12\x16\n\x12\x41GENT_STATUS_ERROR\x10\x03*\x8a\x01\n\x0eInvocationRule\x12\x1f\n\x1bINVOCATION_RULE_UNSPECIFIED\x10\x00\x12\x1b\n\x17INVOCATION_RULE_PRIVATE\x10\x01\x12\x1d\n\x19INVOCATION_RULE_WORKSPACE\x10\x02\x12\x1b\n\x17INVOCATION_RULE_MEMBERS\x10\x03\x32\xd0\x03\n\x0c\x41gentService\x12n\n\x0b\x43reateAgent\x12).reveille.heartbeat.v1.CreateAgentRequest\x1a*.reveille.heartbeat.v1.CreateAgentResponse\"\x08\x8a\xec\x18\x04\x10\x01\x18\x01\x12h\n\x08GetAgent\x12&.reveille.heartbeat.v1.GetAgentRequest\x1a\'.reveille.heartbeat.v1.GetAgentResponse\"\x0b\x8a\xec\x18\x07\n\x01*\x10\x01\x18\x01\x12n\n\nListAgents\x12(.reveille.heartbeat.v1.ListAgentsRequest\x1a).reveille.heartbeat.v1.ListAgentsResponse\"\x0b\x8a\xec\x18\x07\n\x01*\x10\x01\x18\x01\x12v\n\x0e\x43heckInvocable\x12,.reveille.heartbeat.v1.CheckInvocableRequest\x1a-.reveille.heartbeat.v1.CheckInvocableResponse\"\x07\x8a\xec\x18\x03\n\x01*b\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n!reveille/heartbeat/v1/agent.proto\x12\x15reveille.heartbeat.v1\x1a\x1egoogle/protobuf/duration.proto\x1a google/protobuf/field_mask.proto\x1a\x1cgoogle/protobuf/struct.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x1freveille/common/v1/access.proto\x1a\x1freveille/common/v1/reason.proto\x1a#reveille/heartbeat/v1/runtime.proto\x1a!reveille/heartbeat/v1/squad.proto\"\xc4\x05\n\x05\x41gent\x12\x10\n\x08\x61gent_id\x18\x01 \x01(\t\x12\x14\n\x0cworkspace_id\x18\x02 \x01(\t\x12\x0c\n\x04name\x18\x03 \x01(\t\x12\x0f\n\x07\x61\x64\x61pter\x18\x04 \x01(\t\x12/\n\x0e\x61\x64\x61pter_config\x18\x05 \x01(\x0b\x32\x17.google.protobuf.Struct\x12\x32\n\x06status\x18\x06 \x01(\x0e\x32\".reveille.heartbeat.v1.AgentStatus\x12\x15\n\rowner_user_id\x18\x07 \x01(\t\x12>\n\x0finvocation_rule\x18\x08 \x01(\x0e\x32%.reveille.heartbeat.v1.InvocationRule\x12\x1b\n\x13invocation_user_ids\x18\t \x03(\t\x12\x1b\n\x13max_concurrent_runs\x18\n \x01(\x05\x12.\n\x0brun_timeout\x18\x0b \x01(\x0b\x32\x19.google.protobuf.Duration\x12/\n\x0cidle_timeout\x18\x0c \x01(\x0b\x32\x19.google.protobuf.Duration\x12/\n\x0b\x63reate_time\x18\r \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x18\n\x10manager_agent_id\x18\x0e \x01(\t\x12\x12\n\nruntime_id\x18\x0f \x01(\t\x12\x39\n\theartbeat\x18\x10 \x01(\x0b\x32&.reveille.heartbeat.v1.HeartbeatPolicy\x12.\n\x0bstart_limit\x18\x11 \x01(\x0b\x32\x19.google.protobuf.Duration\x12\x14\n\x0cpause_reason\x18\x12 \x01(\t\x12\x0c\n\x04\x65tag\x18\x13 \x01(\t\x12/\n\x0bupdate_time\x18\x14 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\"\xb8\x03\n\x0fHeartbeatPolicy\x12\x15\n\rtimer_enabled\x18\x01 \x01(\x08\x12\x31\n\x0etimer_interval\x18\x02 \x01(\x0b\x32\x19.google.protobuf.Duration\x12\x1f\n\x17skip_timer_without_work\x18\x03 \x01(\x08\x12\x1b\n\x0ewake_on_demand\x18\x04 \x01(\x08H\x00\x88\x01\x01\x12\x1b\n\x0emax_daily_runs\x18\x05 \x01(\x05H\x01\x88\x01\x01\x12!\n\x14max_daily_cost_cents\x18\x06 \x01(\x03H\x02\x88\x01\x01\x12+\n\x08\x63ooldown\x18\x07 \x01(\x0b\x32\x19.google.protobuf.Duration\x12#\n\x16max_turn_continuations\x18\x08 \x01(\x05H\x03\x88\x01\x01\x12\x31\n\x0emax_turn_delay\x18\t \x01(\x0b\x32\x19.google.protobuf.DurationB\x11\n\x0f_wake_on_demandB\x11\n\x0f_max_daily_runsB\x17\n\x15_max_daily_cost_centsB\x19\n\x17_max_turn_continuations\"\x82\x04\n\x12\x43reateAgentRequest\x12\x14\n\x0cworkspace_id\x18\x01 \x01(\t\x12\x0c\n\x04name\x18\x02 \x01(\t\x12\x0f\n\x07\x61\x64\x61pter\x18\x03 \x01(\t\x12/\n\x0e\x61\x64\x61pter_config\x18\x04 \x01(\x0b\x32\x17.google.protobuf.Struct\x12>\n\x0finvocation_rule\x18\x05 \x01(\x0e\x32%.reveille.heartbeat.v1.InvocationRule\x12\x1b\n\x13invocation_user_ids\x18\x06 \x03(\t\x12\x1b\n\x13max_concurrent_runs\x18\x07 \x01(\x05\x12.\n\x0brun_timeout\x18\x08 \x01(\x0b\x32\x19.google.protobuf.Duration\x12/\n\x0cidle_timeout\x18\t \x01(\x0b\x32\x19.google.protobuf.Duration\x12\x12\n\nrequest_id\x18\n \x01(\t\x12\x18\n\x10manager_agent_id\x18\x0b \x01(\t\x12\x12\n\nruntime_id\x18\x0c \x01(\t\x12\x39\n\theartbeat\x18\r \x01(\x0b\x32&.reveille.heartbeat.v1.HeartbeatPolicy\x12.\n\x0bstart_limit\x18\x0e \x01(\x0b\x32\x19.google.protobuf.Duration\"B\n\x13\x43reateAgentResponse\x12+\n\x05\x61gent\x18\x01 \x01(\x0b\x32\x1c.reveille.heartbeat.v1.Agent\"#\n\x0fGetAgentRequest\x12\x10\n\x08\x61gent_id\x18\x01 \x01(\t\"?\n\x10GetAgentResponse\x12+\n\x05\x61gent\x18\x01 \x01(\x0b\x32\x1c.reveille.heartbeat.v1.Agent\"P\n\x11ListAgentsRequest\x12\x14\n\x0cworkspace_id\x18\x01 \x01(\t\x12\x11\n\tpage_size\x18\x02 \x01(\x05\x12\x12\n\npage_token\x18\x03 \x01(\t\"[\n\x12ListAgentsResponse\x12,\n\x06\x61gents\x18\x01 \x03(\x0b\x32\x1c.reveille.heartbeat.v1.Agent\x12\x17\n\x0fnext_page_token\x18\x02 \x01(\t\"r\n\x12UpdateAgentRequest\x12+\n\x05\x61gent\x18\x01 \x01(\x0b\x32\x1c.reveille.heartbeat.v1.Agent\x12/\n\x0bupdate_mask\x18\x02 \x01(\x0b\x32\x1a.google.protobuf.FieldMask\"B\n\x13UpdateAgentResponse\x12+\n\x05\x61gent\x18\x01 \x01(\x0b\x32\x1c.reveille.heartbeat.v1.Agent\"C\n\x11PauseAgentRequest\x12\x10\n\x08\x61gent_id\x18\x01 \x01(\t\x12\x0e\n\x06reason\x18\x02 \x01(\t\x12\x0c\n\x04\x65tag\x18\x03 \x01(\t\"\\\n\x12PauseAgentResponse\x12+\n\x05\x61gent\x18\x01 \x01(\x0b\x32\x1c.reveille.heartbeat.v1.Agent\x12\x19\n\x11\x63\x61ncelled_wakeups\x18\x02 \x01(\x05\"4\n\x12ResumeAgentRequest\x12\x10\n\x08\x61gent_id\x18\x01 \x01(\t\x12\x0c\n\x04\x65tag\x18\x02 \x01(\t\"B\n\x13ResumeAgentResponse\x12+\n\x05\x61gent\x18\x01 \x01(\x0b\x32\x1c.reveille.heartbeat.v1.Agent\"5\n\x13\x41rchiveAgentRequest\x12\x10\n\x08\x61gent_id\x18\x01 \x01(\t\x12\x0c\n\x04\x65tag\x18\x02 \x01(\t\"^\n\x14\x41rchiveAgentResponse\x12+\n\x05\x61gent\x18\x01 \x01(\x0b\x32\x1c.reveille.heartbeat.v1.Agent\x12\x19\n\x11\x63\x61ncelled_wakeups\x18\x02 \x01(\x05\"T\n\x15\x43heckInvocableRequest\x12;\n\tquestions\x18\x01 \x03(\x0b\x32(.reveille.heartbeat.v1.InvocableQuestion\"\xb9\x01\n\x11InvocableQuestion\x12\x14\n\x0cworkspace_id\x18\x01 \x01(\t\x12\x10\n\x08\x61gent_id\x18\x02 \x01(\t\x12\x19\n\x11principal_user_id\x18\x03 \x01(\t\x12\x1b\n\x13principal_is_member\x18\x04 \x01(\x08\x12\x1e\n\x16runtime_must_be_online\x18\x05 \x01(\x08\x12\x10\n\x08squad_id\x18\x06 \x01(\t\x12\x12\n\nproject_id\x18\x07 \x01(\t\"Q\n\x16\x43heckInvocableResponse\x12\x37\n\x07\x61nswers\x18\x01 \x03(\x0b\x32&.reveille.heartbeat.v1.InvocableAnswer\"w\n\x0fInvocableAnswer\x12*\n\x06reason\x18\x01 \x01(\x0e\x32\x1a.reveille.common.v1.Reason\x12\x0f\n\x07message\x18\x02 \x01(\t\x12\x15\n\rowner_user_id\x18\x03 \x01(\t\x12\x10\n\x08\x61gent_id\x18\x04 \x01(\t*\xa8\x01\n\x0b\x41gentStatus\x12\x1c\n\x18\x41GENT_STATUS_UNSPECIFIED\x10\x00\x12\x15\n\x11\x41GENT_STATUS_IDLE\x10\x01\x12\x18\n\x14\x41GENT_STATUS_RUNNING\x10\x02\x12\x16\n\x12\x41GENT_STATUS_ERROR\x10\x03\x12\x17\n\x13\x41GENT_STATUS_PAUSED\x10\x04\x12\x19\n\x15\x41GENT_STATUS_ARCHIVED\x10\x05*\x8a\x01\n\x0eInvocationRule\x12\x1f\n\x1bINVOCATION_RULE_UNSPECIFIED\x10\x00\x12\x1b\n\x17INVOCATION_RULE_PRIVATE\x10\x01\x12\x1d\n\x19INVOCATION_RULE_WORKSPACE\x10\x02\x12\x1b\n\x17INVOCATION_RULE_MEMBERS\x10\x03\x32\xfa\x10\n\x0c\x41gentService\x12n\n\x0b\x43reateAgent\x12).reveille.heartbeat.v1.CreateAgentRequest\x1a*.reveille.heartbeat.v1.CreateAgentResponse\"\x08\x8a\xec\x18\x04\x10\x01\x18\x01\x12h\n\x08GetAgent\x12&.reveille.heartbeat.v1.GetAgentRequest\x1a\'.reveille.heartbeat.v1.GetAgentResponse\"\x0b\x8a\xec\x18\x07\n\x01*\x10\x01\x18\x01\x12n\n\nListAgents\x12(.reveille.heartbeat.v1.ListAgentsRequest\x1a).reveille.heartbeat.v1.ListAgentsResponse\"\x0b\x8a\xec\x18\x07\n\x01*\x10\x01\x18\x01\x12n\n\x0bUpdateAgent\x12).reveille.heartbeat.v1.UpdateAgentRequest\x1a*.reveille.heartbeat.v1.UpdateAgentResponse\"\x08\x8a\xec\x18\x04\x10\x01\x18\x01\x12k\n\nPauseAgent\x12(.reveille.heartbeat.v1.PauseAgentRequest\x1a).reveille.heartbeat.v1.PauseAgentResponse\"\x08\x8a\xec\x18\x04\x10\x01\x18\x01\x12n\n\x0bResumeAgent\x12).reveille.heartbeat.v1.ResumeAgentRequest\x1a*.reveille.heartbeat.v1.ResumeAgentResponse\"\x08\x8a\xec\x18\x04\x10\x01\x18\x01\x12q\n\x0c\x41rchiveAgent\x12*.reveille.heartbeat.v1.ArchiveAgentRequest\x1a+.reveille.heartbeat.v1.ArchiveAgentResponse\"\x08\x8a\xec\x18\x04\x10\x01\x18\x01\x12n\n\x0b\x43reateSquad\x12).reveille.heartbeat.v1.CreateSquadRequest\x1a*.reveille.heartbeat.v1.CreateSquadResponse\"\x08\x8a\xec\x18\x04\x10\x01\x18\x01\x12n\n\x0bUpdateSquad\x12).reveille.heartbeat.v1.UpdateSquadRequest\x1a*.reveille.heartbeat.v1.UpdateSquadResponse\"\x08\x8a\xec\x18\x04\x10\x01\x18\x01\x12k\n\nPauseSquad\x12(.reveille.heartbeat.v1.PauseSquadRequest\x1a).reveille.heartbeat.v1.PauseSquadResponse\"\x08\x8a\xec\x18\x04\x10\x01\x18\x01\x12n\n\x0bResumeSquad\x12).reveille.heartbeat.v1.ResumeSquadRequest\x1a*.reveille.heartbeat.v1.ResumeSquadResponse\"\x08\x8a\xec\x18\x04\x10\x01\x18\x01\x12q\n\x0c\x41rchiveSquad\x12*.reveille.heartbeat.v1.ArchiveSquadRequest\x1a+.reveille.heartbeat.v1.ArchiveSquadResponse\"\x08\x8a\xec\x18\x04\x10\x01\x18\x01\x12h\n\x08GetSquad\x12&.reveille.heartbeat.v1.GetSquadRequest\x1a\'.reveille.heartbeat.v1.GetSquadResponse\"\x0b\x8a\xec\x18\x07\n\x01*\x10\x01\x18\x01\x12n\n\nListSquads\x12(.reveille.heartbeat.v1.ListSquadsRequest\x1a).reveille.heartbeat.v1.ListSquadsResponse\"\x0b\x8a\xec\x18\x07\n\x01*\x10\x01\x18\x01\x12z\n\x0fRegisterRuntime\x12-.reveille.heartbeat.v1.RegisterRuntimeRequest\x1a..reveille.heartbeat.v1.RegisterRuntimeResponse\"\x08\x8a\xec\x18\x04\x10\x01\x18\x01\x12v\n\rReportRuntime\x12+.reveille.heartbeat.v1.ReportRuntimeRequest\x1a,.reveille.heartbeat.v1.ReportRuntimeResponse\"\n\x8a\xec\x18\x06\x10\x01\x18\x01(\x01\x12t\n\x0cListRuntimes\x12*.reveille.heartbeat.v1.ListRuntimesRequest\x1a+.reveille.heartbeat.v1.ListRuntimesResponse\"\x0b\x8a\xec\x18\x07\n\x01*\x10\x01\x18\x01\x12t\n\rDeleteRuntime\x12+.reveille.heartbeat.v1.DeleteRuntimeRequest\x1a,.reveille.heartbeat.v1.DeleteRuntimeResponse\"\x08\x8a\xec\x18\x04\x10\x02\x18\x01\x12v\n\x0e\x43heckInvocable\x12,.reveille.heartbeat.v1.CheckInvocableRequest\x1a-.reveille.heartbeat.v1.CheckInvocableResponse\"\x07\x8a\xec\x18\x03\n\x01*b\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -42,34 +45,82 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_AGENTSERVICE'].methods_by_name['GetAgent']._serialized_options = b'\212\354\030\007\n\001*\020\001\030\001'
   _globals['_AGENTSERVICE'].methods_by_name['ListAgents']._loaded_options = None
   _globals['_AGENTSERVICE'].methods_by_name['ListAgents']._serialized_options = b'\212\354\030\007\n\001*\020\001\030\001'
+  _globals['_AGENTSERVICE'].methods_by_name['UpdateAgent']._loaded_options = None
+  _globals['_AGENTSERVICE'].methods_by_name['UpdateAgent']._serialized_options = b'\212\354\030\004\020\001\030\001'
+  _globals['_AGENTSERVICE'].methods_by_name['PauseAgent']._loaded_options = None
+  _globals['_AGENTSERVICE'].methods_by_name['PauseAgent']._serialized_options = b'\212\354\030\004\020\001\030\001'
+  _globals['_AGENTSERVICE'].methods_by_name['ResumeAgent']._loaded_options = None
+  _globals['_AGENTSERVICE'].methods_by_name['ResumeAgent']._serialized_options = b'\212\354\030\004\020\001\030\001'
+  _globals['_AGENTSERVICE'].methods_by_name['ArchiveAgent']._loaded_options = None
+  _globals['_AGENTSERVICE'].methods_by_name['ArchiveAgent']._serialized_options = b'\212\354\030\004\020\001\030\001'
+  _globals['_AGENTSERVICE'].methods_by_name['CreateSquad']._loaded_options = None
+  _globals['_AGENTSERVICE'].methods_by_name['CreateSquad']._serialized_options = b'\212\354\030\004\020\001\030\001'
+  _globals['_AGENTSERVICE'].methods_by_name['UpdateSquad']._loaded_options = None
+  _globals['_AGENTSERVICE'].methods_by_name['UpdateSquad']._serialized_options = b'\212\354\030\004\020\001\030\001'
+  _globals['_AGENTSERVICE'].methods_by_name['PauseSquad']._loaded_options = None
+  _globals['_AGENTSERVICE'].methods_by_name['PauseSquad']._serialized_options = b'\212\354\030\004\020\001\030\001'
+  _globals['_AGENTSERVICE'].methods_by_name['ResumeSquad']._loaded_options = None
+  _globals['_AGENTSERVICE'].methods_by_name['ResumeSquad']._serialized_options = b'\212\354\030\004\020\001\030\001'
+  _globals['_AGENTSERVICE'].methods_by_name['ArchiveSquad']._loaded_options = None
+  _globals['_AGENTSERVICE'].methods_by_name['ArchiveSquad']._serialized_options = b'\212\354\030\004\020\001\030\001'
+  _globals['_AGENTSERVICE'].methods_by_name['GetSquad']._loaded_options = None
+  _globals['_AGENTSERVICE'].methods_by_name['GetSquad']._serialized_options = b'\212\354\030\007\n\001*\020\001\030\001'
+  _globals['_AGENTSERVICE'].methods_by_name['ListSquads']._loaded_options = None
+  _globals['_AGENTSERVICE'].methods_by_name['ListSquads']._serialized_options = b'\212\354\030\007\n\001*\020\001\030\001'
+  _globals['_AGENTSERVICE'].methods_by_name['RegisterRuntime']._loaded_options = None
+  _globals['_AGENTSERVICE'].methods_by_name['RegisterRuntime']._serialized_options = b'\212\354\030\004\020\001\030\001'
+  _globals['_AGENTSERVICE'].methods_by_name['ReportRuntime']._loaded_options = None
+  _globals['_AGENTSERVICE'].methods_by_name['ReportRuntime']._serialized_options = b'\212\354\030\006\020\001\030\001(\001'
+  _globals['_AGENTSERVICE'].methods_by_name['ListRuntimes']._loaded_options = None
+  _globals['_AGENTSERVICE'].methods_by_name['ListRuntimes']._serialized_options = b'\212\354\030\007\n\001*\020\001\030\001'
+  _globals['_AGENTSERVICE'].methods_by_name['DeleteRuntime']._loaded_options = None
+  _globals['_AGENTSERVICE'].methods_by_name['DeleteRuntime']._serialized_options = b'\212\354\030\004\020\002\030\001'
   _globals['_AGENTSERVICE'].methods_by_name['CheckInvocable']._loaded_options = None
   _globals['_AGENTSERVICE'].methods_by_name['CheckInvocable']._serialized_options = b'\212\354\030\003\n\001*'
-  _globals['_AGENTSTATUS']._serialized_start=1825
-  _globals['_AGENTSTATUS']._serialized_end=1941
-  _globals['_INVOCATIONRULE']._serialized_start=1944
-  _globals['_INVOCATIONRULE']._serialized_end=2082
-  _globals['_AGENT']._serialized_start=222
-  _globals['_AGENT']._serialized_end=692
-  _globals['_CREATEAGENTREQUEST']._serialized_start=695
-  _globals['_CREATEAGENTREQUEST']._serialized_end=1056
-  _globals['_CREATEAGENTRESPONSE']._serialized_start=1058
-  _globals['_CREATEAGENTRESPONSE']._serialized_end=1124
-  _globals['_GETAGENTREQUEST']._serialized_start=1126
-  _globals['_GETAGENTREQUEST']._serialized_end=1161
-  _globals['_GETAGENTRESPONSE']._serialized_start=1163
-  _globals['_GETAGENTRESPONSE']._serialized_end=1226
-  _globals['_LISTAGENTSREQUEST']._serialized_start=1228
-  _globals['_LISTAGENTSREQUEST']._serialized_end=1308
-  _globals['_LISTAGENTSRESPONSE']._serialized_start=1310
-  _globals['_LISTAGENTSRESPONSE']._serialized_end=1401
-  _globals['_CHECKINVOCABLEREQUEST']._serialized_start=1403
-  _globals['_CHECKINVOCABLEREQUEST']._serialized_end=1487
-  _globals['_INVOCABLEQUESTION']._serialized_start=1490
-  _globals['_INVOCABLEQUESTION']._serialized_end=1637
-  _globals['_CHECKINVOCABLERESPONSE']._serialized_start=1639
-  _globals['_CHECKINVOCABLERESPONSE']._serialized_end=1720
-  _globals['_INVOCABLEANSWER']._serialized_start=1722
-  _globals['_INVOCABLEANSWER']._serialized_end=1823
-  _globals['_AGENTSERVICE']._serialized_start=2085
-  _globals['_AGENTSERVICE']._serialized_end=2549
+  _globals['_AGENTSTATUS']._serialized_start=3442
+  _globals['_AGENTSTATUS']._serialized_end=3610
+  _globals['_INVOCATIONRULE']._serialized_start=3613
+  _globals['_INVOCATIONRULE']._serialized_end=3751
+  _globals['_AGENT']._serialized_start=328
+  _globals['_AGENT']._serialized_end=1036
+  _globals['_HEARTBEATPOLICY']._serialized_start=1039
+  _globals['_HEARTBEATPOLICY']._serialized_end=1479
+  _globals['_CREATEAGENTREQUEST']._serialized_start=1482
+  _globals['_CREATEAGENTREQUEST']._serialized_end=1996
+  _globals['_CREATEAGENTRESPONSE']._serialized_start=1998
+  _globals['_CREATEAGENTRESPONSE']._serialized_end=2064
+  _globals['_GETAGENTREQUEST']._serialized_start=2066
+  _globals['_GETAGENTREQUEST']._serialized_end=2101
+  _globals['_GETAGENTRESPONSE']._serialized_start=2103
+  _globals['_GETAGENTRESPONSE']._serialized_end=2166
+  _globals['_LISTAGENTSREQUEST']._serialized_start=2168
+  _globals['_LISTAGENTSREQUEST']._serialized_end=2248
+  _globals['_LISTAGENTSRESPONSE']._serialized_start=2250
+  _globals['_LISTAGENTSRESPONSE']._serialized_end=2341
+  _globals['_UPDATEAGENTREQUEST']._serialized_start=2343
+  _globals['_UPDATEAGENTREQUEST']._serialized_end=2457
+  _globals['_UPDATEAGENTRESPONSE']._serialized_start=2459
+  _globals['_UPDATEAGENTRESPONSE']._serialized_end=2525
+  _globals['_PAUSEAGENTREQUEST']._serialized_start=2527
+  _globals['_PAUSEAGENTREQUEST']._serialized_end=2594
+  _globals['_PAUSEAGENTRESPONSE']._serialized_start=2596
+  _globals['_PAUSEAGENTRESPONSE']._serialized_end=2688
+  _globals['_RESUMEAGENTREQUEST']._serialized_start=2690
+  _globals['_RESUMEAGENTREQUEST']._serialized_end=2742
+  _globals['_RESUMEAGENTRESPONSE']._serialized_start=2744
+  _globals['_RESUMEAGENTRESPONSE']._serialized_end=2810
+  _globals['_ARCHIVEAGENTREQUEST']._serialized_start=2812
+  _globals['_ARCHIVEAGENTREQUEST']._serialized_end=2865
+  _globals['_ARCHIVEAGENTRESPONSE']._serialized_start=2867
+  _globals['_ARCHIVEAGENTRESPONSE']._serialized_end=2961
+  _globals['_CHECKINVOCABLEREQUEST']._serialized_start=2963
+  _globals['_CHECKINVOCABLEREQUEST']._serialized_end=3047
+  _globals['_INVOCABLEQUESTION']._serialized_start=3050
+  _globals['_INVOCABLEQUESTION']._serialized_end=3235
+  _globals['_CHECKINVOCABLERESPONSE']._serialized_start=3237
+  _globals['_CHECKINVOCABLERESPONSE']._serialized_end=3318
+  _globals['_INVOCABLEANSWER']._serialized_start=3320
+  _globals['_INVOCABLEANSWER']._serialized_end=3439
+  _globals['_AGENTSERVICE']._serialized_start=3754
+  _globals['_AGENTSERVICE']._serialized_end=5924
 # @@protoc_insertion_point(module_scope)

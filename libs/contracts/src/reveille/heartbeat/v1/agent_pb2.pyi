@@ -6,6 +6,7 @@ Agents: what can be woken, and by whom."""
 from collections import abc as _abc
 from google.protobuf import descriptor as _descriptor
 from google.protobuf import duration_pb2 as _duration_pb2
+from google.protobuf import field_mask_pb2 as _field_mask_pb2
 from google.protobuf import message as _message
 from google.protobuf import struct_pb2 as _struct_pb2
 from google.protobuf import timestamp_pb2 as _timestamp_pb2
@@ -36,7 +37,11 @@ class _AgentStatusEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_AgentStat
     AGENT_STATUS_RUNNING: _AgentStatus.ValueType  # 2
     """At work."""
     AGENT_STATUS_ERROR: _AgentStatus.ValueType  # 3
-    """Its last run failed; it can be woken all the same."""
+    """Its last run failed and is not tried again; it can be woken all the same."""
+    AGENT_STATUS_PAUSED: _AgentStatus.ValueType  # 4
+    """Takes no work until it is resumed."""
+    AGENT_STATUS_ARCHIVED: _AgentStatus.ValueType  # 5
+    """Takes no work any more."""
 
 class AgentStatus(_AgentStatus, metaclass=_AgentStatusEnumTypeWrapper):
     """Whether an agent can be woken."""
@@ -48,7 +53,11 @@ AGENT_STATUS_IDLE: AgentStatus.ValueType  # 1
 AGENT_STATUS_RUNNING: AgentStatus.ValueType  # 2
 """At work."""
 AGENT_STATUS_ERROR: AgentStatus.ValueType  # 3
-"""Its last run failed; it can be woken all the same."""
+"""Its last run failed and is not tried again; it can be woken all the same."""
+AGENT_STATUS_PAUSED: AgentStatus.ValueType  # 4
+"""Takes no work until it is resumed."""
+AGENT_STATUS_ARCHIVED: AgentStatus.ValueType  # 5
+"""Takes no work any more."""
 Global___AgentStatus: _TypeAlias = AgentStatus  # noqa: Y015
 
 class _InvocationRule:
@@ -98,6 +107,13 @@ class Agent(_message.Message):
     RUN_TIMEOUT_FIELD_NUMBER: _builtins.int
     IDLE_TIMEOUT_FIELD_NUMBER: _builtins.int
     CREATE_TIME_FIELD_NUMBER: _builtins.int
+    MANAGER_AGENT_ID_FIELD_NUMBER: _builtins.int
+    RUNTIME_ID_FIELD_NUMBER: _builtins.int
+    HEARTBEAT_FIELD_NUMBER: _builtins.int
+    START_LIMIT_FIELD_NUMBER: _builtins.int
+    PAUSE_REASON_FIELD_NUMBER: _builtins.int
+    ETAG_FIELD_NUMBER: _builtins.int
+    UPDATE_TIME_FIELD_NUMBER: _builtins.int
     agent_id: _builtins.str
     """The id."""
     workspace_id: _builtins.str
@@ -114,6 +130,14 @@ class Agent(_message.Message):
     """Who else may wake it."""
     max_concurrent_runs: _builtins.int
     """How many runs it may have at once, 1 to 50."""
+    manager_agent_id: _builtins.str
+    """The agent it reports to; empty when none."""
+    runtime_id: _builtins.str
+    """Where it runs; empty when its runtime was deleted."""
+    pause_reason: _builtins.str
+    """Why it is paused, in words."""
+    etag: _builtins.str
+    """Changes with every change."""
     @_builtins.property
     def adapter_config(self) -> _struct_pb2.Struct:
         """The adapter's settings."""
@@ -134,6 +158,18 @@ class Agent(_message.Message):
     def create_time(self) -> _timestamp_pb2.Timestamp:
         """When it was created."""
 
+    @_builtins.property
+    def heartbeat(self) -> Global___HeartbeatPolicy:
+        """What wakes it, and how often."""
+
+    @_builtins.property
+    def start_limit(self) -> _duration_pb2.Duration:
+        """How long a run of it may wait for its start."""
+
+    @_builtins.property
+    def update_time(self) -> _timestamp_pb2.Timestamp:
+        """When it was changed last."""
+
     def __init__(
         self,
         *,
@@ -150,14 +186,96 @@ class Agent(_message.Message):
         run_timeout: _duration_pb2.Duration | None = ...,
         idle_timeout: _duration_pb2.Duration | None = ...,
         create_time: _timestamp_pb2.Timestamp | None = ...,
+        manager_agent_id: _builtins.str = ...,
+        runtime_id: _builtins.str = ...,
+        heartbeat: Global___HeartbeatPolicy | None = ...,
+        start_limit: _duration_pb2.Duration | None = ...,
+        pause_reason: _builtins.str = ...,
+        etag: _builtins.str = ...,
+        update_time: _timestamp_pb2.Timestamp | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["adapter_config", b"adapter_config", "create_time", b"create_time", "idle_timeout", b"idle_timeout", "run_timeout", b"run_timeout"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["adapter_config", b"adapter_config", "create_time", b"create_time", "heartbeat", b"heartbeat", "idle_timeout", b"idle_timeout", "run_timeout", b"run_timeout", "start_limit", b"start_limit", "update_time", b"update_time"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["adapter", b"adapter", "adapter_config", b"adapter_config", "agent_id", b"agent_id", "create_time", b"create_time", "idle_timeout", b"idle_timeout", "invocation_rule", b"invocation_rule", "invocation_user_ids", b"invocation_user_ids", "max_concurrent_runs", b"max_concurrent_runs", "name", b"name", "owner_user_id", b"owner_user_id", "run_timeout", b"run_timeout", "status", b"status", "workspace_id", b"workspace_id"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["adapter", b"adapter", "adapter_config", b"adapter_config", "agent_id", b"agent_id", "create_time", b"create_time", "etag", b"etag", "heartbeat", b"heartbeat", "idle_timeout", b"idle_timeout", "invocation_rule", b"invocation_rule", "invocation_user_ids", b"invocation_user_ids", "manager_agent_id", b"manager_agent_id", "max_concurrent_runs", b"max_concurrent_runs", "name", b"name", "owner_user_id", b"owner_user_id", "pause_reason", b"pause_reason", "run_timeout", b"run_timeout", "runtime_id", b"runtime_id", "start_limit", b"start_limit", "status", b"status", "update_time", b"update_time", "workspace_id", b"workspace_id"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___Agent: _TypeAlias = Agent  # noqa: Y015
+
+@_typing.final
+class HeartbeatPolicy(_message.Message):
+    """What wakes an agent, and how often."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    TIMER_ENABLED_FIELD_NUMBER: _builtins.int
+    TIMER_INTERVAL_FIELD_NUMBER: _builtins.int
+    SKIP_TIMER_WITHOUT_WORK_FIELD_NUMBER: _builtins.int
+    WAKE_ON_DEMAND_FIELD_NUMBER: _builtins.int
+    MAX_DAILY_RUNS_FIELD_NUMBER: _builtins.int
+    MAX_DAILY_COST_CENTS_FIELD_NUMBER: _builtins.int
+    COOLDOWN_FIELD_NUMBER: _builtins.int
+    MAX_TURN_CONTINUATIONS_FIELD_NUMBER: _builtins.int
+    MAX_TURN_DELAY_FIELD_NUMBER: _builtins.int
+    timer_enabled: _builtins.bool
+    """Whether a timer wakes it."""
+    skip_timer_without_work: _builtins.bool
+    """Whether a timer leaves it alone while it has nothing to do."""
+    wake_on_demand: _builtins.bool
+    """Whether anything else than a timer may wake it; true when absent."""
+    max_daily_runs: _builtins.int
+    """Runs that may start in one UTC day; no limit when absent, never when zero."""
+    max_daily_cost_cents: _builtins.int
+    """What its runs may cost in one UTC day, in cents; no limit when absent, never when zero."""
+    max_turn_continuations: _builtins.int
+    """How often a run that used up its turns is continued, 0 to 10; 2 when absent."""
+    @_builtins.property
+    def timer_interval(self) -> _duration_pb2.Duration:
+        """How often; zero means never."""
+
+    @_builtins.property
+    def cooldown(self) -> _duration_pb2.Duration:
+        """How long rules and timers wait after its last run on the same work; a person's wish does not."""
+
+    @_builtins.property
+    def max_turn_delay(self) -> _duration_pb2.Duration:
+        """How long before it is continued, up to 5 minutes; 1 second when absent."""
+
+    def __init__(
+        self,
+        *,
+        timer_enabled: _builtins.bool = ...,
+        timer_interval: _duration_pb2.Duration | None = ...,
+        skip_timer_without_work: _builtins.bool = ...,
+        wake_on_demand: _builtins.bool | None = ...,
+        max_daily_runs: _builtins.int | None = ...,
+        max_daily_cost_cents: _builtins.int | None = ...,
+        cooldown: _duration_pb2.Duration | None = ...,
+        max_turn_continuations: _builtins.int | None = ...,
+        max_turn_delay: _duration_pb2.Duration | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_max_daily_cost_cents", b"_max_daily_cost_cents", "_max_daily_runs", b"_max_daily_runs", "_max_turn_continuations", b"_max_turn_continuations", "_wake_on_demand", b"_wake_on_demand", "cooldown", b"cooldown", "max_daily_cost_cents", b"max_daily_cost_cents", "max_daily_runs", b"max_daily_runs", "max_turn_continuations", b"max_turn_continuations", "max_turn_delay", b"max_turn_delay", "timer_interval", b"timer_interval", "wake_on_demand", b"wake_on_demand"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_max_daily_cost_cents", b"_max_daily_cost_cents", "_max_daily_runs", b"_max_daily_runs", "_max_turn_continuations", b"_max_turn_continuations", "_wake_on_demand", b"_wake_on_demand", "cooldown", b"cooldown", "max_daily_cost_cents", b"max_daily_cost_cents", "max_daily_runs", b"max_daily_runs", "max_turn_continuations", b"max_turn_continuations", "max_turn_delay", b"max_turn_delay", "skip_timer_without_work", b"skip_timer_without_work", "timer_enabled", b"timer_enabled", "timer_interval", b"timer_interval", "wake_on_demand", b"wake_on_demand"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    _WhichOneofReturnType__max_daily_cost_cents: _TypeAlias = _typing.Literal["max_daily_cost_cents"]  # noqa: Y015
+    _WhichOneofArgType__max_daily_cost_cents: _TypeAlias = _typing.Literal["_max_daily_cost_cents", b"_max_daily_cost_cents"]  # noqa: Y015
+    _WhichOneofReturnType__max_daily_runs: _TypeAlias = _typing.Literal["max_daily_runs"]  # noqa: Y015
+    _WhichOneofArgType__max_daily_runs: _TypeAlias = _typing.Literal["_max_daily_runs", b"_max_daily_runs"]  # noqa: Y015
+    _WhichOneofReturnType__max_turn_continuations: _TypeAlias = _typing.Literal["max_turn_continuations"]  # noqa: Y015
+    _WhichOneofArgType__max_turn_continuations: _TypeAlias = _typing.Literal["_max_turn_continuations", b"_max_turn_continuations"]  # noqa: Y015
+    _WhichOneofReturnType__wake_on_demand: _TypeAlias = _typing.Literal["wake_on_demand"]  # noqa: Y015
+    _WhichOneofArgType__wake_on_demand: _TypeAlias = _typing.Literal["_wake_on_demand", b"_wake_on_demand"]  # noqa: Y015
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__max_daily_cost_cents) -> _WhichOneofReturnType__max_daily_cost_cents | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__max_daily_runs) -> _WhichOneofReturnType__max_daily_runs | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__max_turn_continuations) -> _WhichOneofReturnType__max_turn_continuations | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__wake_on_demand) -> _WhichOneofReturnType__wake_on_demand | None: ...
+
+Global___HeartbeatPolicy: _TypeAlias = HeartbeatPolicy  # noqa: Y015
 
 @_typing.final
 class CreateAgentRequest(_message.Message):
@@ -175,6 +293,10 @@ class CreateAgentRequest(_message.Message):
     RUN_TIMEOUT_FIELD_NUMBER: _builtins.int
     IDLE_TIMEOUT_FIELD_NUMBER: _builtins.int
     REQUEST_ID_FIELD_NUMBER: _builtins.int
+    MANAGER_AGENT_ID_FIELD_NUMBER: _builtins.int
+    RUNTIME_ID_FIELD_NUMBER: _builtins.int
+    HEARTBEAT_FIELD_NUMBER: _builtins.int
+    START_LIMIT_FIELD_NUMBER: _builtins.int
     workspace_id: _builtins.str
     """The workspace."""
     name: _builtins.str
@@ -187,6 +309,10 @@ class CreateAgentRequest(_message.Message):
     """How many runs it may have at once; 1 when zero."""
     request_id: _builtins.str
     """Makes the call repeatable, at most 128 characters."""
+    manager_agent_id: _builtins.str
+    """The agent it reports to; nobody when empty."""
+    runtime_id: _builtins.str
+    """Where it runs; heartbeat's own runtime when empty."""
     @_builtins.property
     def adapter_config(self) -> _struct_pb2.Struct:
         """The adapter's settings; checked by the adapter."""
@@ -203,6 +329,14 @@ class CreateAgentRequest(_message.Message):
     def idle_timeout(self) -> _duration_pb2.Duration:
         """How long a run may be silent; 15 minutes when absent, no limit when zero."""
 
+    @_builtins.property
+    def heartbeat(self) -> Global___HeartbeatPolicy:
+        """What wakes it, and how often."""
+
+    @_builtins.property
+    def start_limit(self) -> _duration_pb2.Duration:
+        """How long a run of it may wait for its start; 24 hours when absent."""
+
     def __init__(
         self,
         *,
@@ -216,10 +350,14 @@ class CreateAgentRequest(_message.Message):
         run_timeout: _duration_pb2.Duration | None = ...,
         idle_timeout: _duration_pb2.Duration | None = ...,
         request_id: _builtins.str = ...,
+        manager_agent_id: _builtins.str = ...,
+        runtime_id: _builtins.str = ...,
+        heartbeat: Global___HeartbeatPolicy | None = ...,
+        start_limit: _duration_pb2.Duration | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["adapter_config", b"adapter_config", "idle_timeout", b"idle_timeout", "run_timeout", b"run_timeout"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["adapter_config", b"adapter_config", "heartbeat", b"heartbeat", "idle_timeout", b"idle_timeout", "run_timeout", b"run_timeout", "start_limit", b"start_limit"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["adapter", b"adapter", "adapter_config", b"adapter_config", "idle_timeout", b"idle_timeout", "invocation_rule", b"invocation_rule", "invocation_user_ids", b"invocation_user_ids", "max_concurrent_runs", b"max_concurrent_runs", "name", b"name", "request_id", b"request_id", "run_timeout", b"run_timeout", "workspace_id", b"workspace_id"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["adapter", b"adapter", "adapter_config", b"adapter_config", "heartbeat", b"heartbeat", "idle_timeout", b"idle_timeout", "invocation_rule", b"invocation_rule", "invocation_user_ids", b"invocation_user_ids", "manager_agent_id", b"manager_agent_id", "max_concurrent_runs", b"max_concurrent_runs", "name", b"name", "request_id", b"request_id", "run_timeout", b"run_timeout", "runtime_id", b"runtime_id", "start_limit", b"start_limit", "workspace_id", b"workspace_id"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -354,6 +492,224 @@ class ListAgentsResponse(_message.Message):
 Global___ListAgentsResponse: _TypeAlias = ListAgentsResponse  # noqa: Y015
 
 @_typing.final
+class UpdateAgentRequest(_message.Message):
+    """Changes of an agent."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    AGENT_FIELD_NUMBER: _builtins.int
+    UPDATE_MASK_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def agent(self) -> Global___Agent:
+        """The agent: its id, the etag the caller read (not compared when empty), and the new values."""
+
+    @_builtins.property
+    def update_mask(self) -> _field_mask_pb2.FieldMask:
+        """Which fields change: name, adapter, adapter_config, invocation_rule, invocation_user_ids, owner_user_id, max_concurrent_runs,
+        run_timeout, idle_timeout, start_limit, manager_agent_id, runtime_id, heartbeat or fields of it. At least one.
+        """
+
+    def __init__(
+        self,
+        *,
+        agent: Global___Agent | None = ...,
+        update_mask: _field_mask_pb2.FieldMask | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["agent", b"agent", "update_mask", b"update_mask"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["agent", b"agent", "update_mask", b"update_mask"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___UpdateAgentRequest: _TypeAlias = UpdateAgentRequest  # noqa: Y015
+
+@_typing.final
+class UpdateAgentResponse(_message.Message):
+    """The agent."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    AGENT_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def agent(self) -> Global___Agent:
+        """The agent."""
+
+    def __init__(
+        self,
+        *,
+        agent: Global___Agent | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["agent", b"agent"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["agent", b"agent"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___UpdateAgentResponse: _TypeAlias = UpdateAgentResponse  # noqa: Y015
+
+@_typing.final
+class PauseAgentRequest(_message.Message):
+    """Which agent to pause."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    AGENT_ID_FIELD_NUMBER: _builtins.int
+    REASON_FIELD_NUMBER: _builtins.int
+    ETAG_FIELD_NUMBER: _builtins.int
+    agent_id: _builtins.str
+    """The id."""
+    reason: _builtins.str
+    """Why, in words, at most 500 characters."""
+    etag: _builtins.str
+    """The etag the caller read; not compared when empty."""
+    def __init__(
+        self,
+        *,
+        agent_id: _builtins.str = ...,
+        reason: _builtins.str = ...,
+        etag: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["agent_id", b"agent_id", "etag", b"etag", "reason", b"reason"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___PauseAgentRequest: _TypeAlias = PauseAgentRequest  # noqa: Y015
+
+@_typing.final
+class PauseAgentResponse(_message.Message):
+    """The agent."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    AGENT_FIELD_NUMBER: _builtins.int
+    CANCELLED_WAKEUPS_FIELD_NUMBER: _builtins.int
+    cancelled_wakeups: _builtins.int
+    """How many wakeups were cancelled."""
+    @_builtins.property
+    def agent(self) -> Global___Agent:
+        """The agent."""
+
+    def __init__(
+        self,
+        *,
+        agent: Global___Agent | None = ...,
+        cancelled_wakeups: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["agent", b"agent"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["agent", b"agent", "cancelled_wakeups", b"cancelled_wakeups"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___PauseAgentResponse: _TypeAlias = PauseAgentResponse  # noqa: Y015
+
+@_typing.final
+class ResumeAgentRequest(_message.Message):
+    """Which agent to resume."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    AGENT_ID_FIELD_NUMBER: _builtins.int
+    ETAG_FIELD_NUMBER: _builtins.int
+    agent_id: _builtins.str
+    """The id."""
+    etag: _builtins.str
+    """The etag the caller read; not compared when empty."""
+    def __init__(
+        self,
+        *,
+        agent_id: _builtins.str = ...,
+        etag: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["agent_id", b"agent_id", "etag", b"etag"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ResumeAgentRequest: _TypeAlias = ResumeAgentRequest  # noqa: Y015
+
+@_typing.final
+class ResumeAgentResponse(_message.Message):
+    """The agent."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    AGENT_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def agent(self) -> Global___Agent:
+        """The agent."""
+
+    def __init__(
+        self,
+        *,
+        agent: Global___Agent | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["agent", b"agent"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["agent", b"agent"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ResumeAgentResponse: _TypeAlias = ResumeAgentResponse  # noqa: Y015
+
+@_typing.final
+class ArchiveAgentRequest(_message.Message):
+    """Which agent to archive."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    AGENT_ID_FIELD_NUMBER: _builtins.int
+    ETAG_FIELD_NUMBER: _builtins.int
+    agent_id: _builtins.str
+    """The id."""
+    etag: _builtins.str
+    """The etag the caller read; not compared when empty."""
+    def __init__(
+        self,
+        *,
+        agent_id: _builtins.str = ...,
+        etag: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["agent_id", b"agent_id", "etag", b"etag"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ArchiveAgentRequest: _TypeAlias = ArchiveAgentRequest  # noqa: Y015
+
+@_typing.final
+class ArchiveAgentResponse(_message.Message):
+    """The agent."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    AGENT_FIELD_NUMBER: _builtins.int
+    CANCELLED_WAKEUPS_FIELD_NUMBER: _builtins.int
+    cancelled_wakeups: _builtins.int
+    """How many wakeups were cancelled."""
+    @_builtins.property
+    def agent(self) -> Global___Agent:
+        """The agent."""
+
+    def __init__(
+        self,
+        *,
+        agent: Global___Agent | None = ...,
+        cancelled_wakeups: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["agent", b"agent"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["agent", b"agent", "cancelled_wakeups", b"cancelled_wakeups"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ArchiveAgentResponse: _TypeAlias = ArchiveAgentResponse  # noqa: Y015
+
+@_typing.final
 class CheckInvocableRequest(_message.Message):
     """Questions, answered in one snapshot."""
 
@@ -388,6 +744,8 @@ class InvocableQuestion(_message.Message):
     PRINCIPAL_USER_ID_FIELD_NUMBER: _builtins.int
     PRINCIPAL_IS_MEMBER_FIELD_NUMBER: _builtins.int
     RUNTIME_MUST_BE_ONLINE_FIELD_NUMBER: _builtins.int
+    SQUAD_ID_FIELD_NUMBER: _builtins.int
+    PROJECT_ID_FIELD_NUMBER: _builtins.int
     workspace_id: _builtins.str
     """The workspace."""
     agent_id: _builtins.str
@@ -398,6 +756,10 @@ class InvocableQuestion(_message.Message):
     """Whether the caller knows the principal to be an active member."""
     runtime_must_be_online: _builtins.bool
     """Whether a runtime that is away counts as a refusal, as it does where nothing waits for it."""
+    squad_id: _builtins.str
+    """Asks about a squad, whose leader answers, instead of an agent."""
+    project_id: _builtins.str
+    """The project the work is for; it must be of the workspace and not archived."""
     def __init__(
         self,
         *,
@@ -406,10 +768,12 @@ class InvocableQuestion(_message.Message):
         principal_user_id: _builtins.str = ...,
         principal_is_member: _builtins.bool = ...,
         runtime_must_be_online: _builtins.bool = ...,
+        squad_id: _builtins.str = ...,
+        project_id: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["agent_id", b"agent_id", "principal_is_member", b"principal_is_member", "principal_user_id", b"principal_user_id", "runtime_must_be_online", b"runtime_must_be_online", "workspace_id", b"workspace_id"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["agent_id", b"agent_id", "principal_is_member", b"principal_is_member", "principal_user_id", b"principal_user_id", "project_id", b"project_id", "runtime_must_be_online", b"runtime_must_be_online", "squad_id", b"squad_id", "workspace_id", b"workspace_id"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -448,22 +812,26 @@ class InvocableAnswer(_message.Message):
     REASON_FIELD_NUMBER: _builtins.int
     MESSAGE_FIELD_NUMBER: _builtins.int
     OWNER_USER_ID_FIELD_NUMBER: _builtins.int
+    AGENT_ID_FIELD_NUMBER: _builtins.int
     reason: _reason_pb2.Reason.ValueType
     """Unspecified when every check passed."""
     message: _builtins.str
     """The same in words."""
     owner_user_id: _builtins.str
     """The agent's owner, where the agent is known."""
+    agent_id: _builtins.str
+    """The agent that would be woken: the one asked about, or the squad's leader."""
     def __init__(
         self,
         *,
         reason: _reason_pb2.Reason.ValueType = ...,
         message: _builtins.str = ...,
         owner_user_id: _builtins.str = ...,
+        agent_id: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["message", b"message", "owner_user_id", b"owner_user_id", "reason", b"reason"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["agent_id", b"agent_id", "message", b"message", "owner_user_id", b"owner_user_id", "reason", b"reason"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -4,6 +4,8 @@ import grpc
 import warnings
 
 from reveille.heartbeat.v1 import agent_pb2 as reveille_dot_heartbeat_dot_v1_dot_agent__pb2
+from reveille.heartbeat.v1 import runtime_pb2 as reveille_dot_heartbeat_dot_v1_dot_runtime__pb2
+from reveille.heartbeat.v1 import squad_pb2 as reveille_dot_heartbeat_dot_v1_dot_squad__pb2
 
 GRPC_GENERATED_VERSION = '1.85.1'
 GRPC_VERSION = grpc.__version__
@@ -50,6 +52,81 @@ class AgentServiceStub:
                 request_serializer=reveille_dot_heartbeat_dot_v1_dot_agent__pb2.ListAgentsRequest.SerializeToString,
                 response_deserializer=reveille_dot_heartbeat_dot_v1_dot_agent__pb2.ListAgentsResponse.FromString,
                 _registered_method=True)
+        self.UpdateAgent = channel.unary_unary(
+                '/reveille.heartbeat.v1.AgentService/UpdateAgent',
+                request_serializer=reveille_dot_heartbeat_dot_v1_dot_agent__pb2.UpdateAgentRequest.SerializeToString,
+                response_deserializer=reveille_dot_heartbeat_dot_v1_dot_agent__pb2.UpdateAgentResponse.FromString,
+                _registered_method=True)
+        self.PauseAgent = channel.unary_unary(
+                '/reveille.heartbeat.v1.AgentService/PauseAgent',
+                request_serializer=reveille_dot_heartbeat_dot_v1_dot_agent__pb2.PauseAgentRequest.SerializeToString,
+                response_deserializer=reveille_dot_heartbeat_dot_v1_dot_agent__pb2.PauseAgentResponse.FromString,
+                _registered_method=True)
+        self.ResumeAgent = channel.unary_unary(
+                '/reveille.heartbeat.v1.AgentService/ResumeAgent',
+                request_serializer=reveille_dot_heartbeat_dot_v1_dot_agent__pb2.ResumeAgentRequest.SerializeToString,
+                response_deserializer=reveille_dot_heartbeat_dot_v1_dot_agent__pb2.ResumeAgentResponse.FromString,
+                _registered_method=True)
+        self.ArchiveAgent = channel.unary_unary(
+                '/reveille.heartbeat.v1.AgentService/ArchiveAgent',
+                request_serializer=reveille_dot_heartbeat_dot_v1_dot_agent__pb2.ArchiveAgentRequest.SerializeToString,
+                response_deserializer=reveille_dot_heartbeat_dot_v1_dot_agent__pb2.ArchiveAgentResponse.FromString,
+                _registered_method=True)
+        self.CreateSquad = channel.unary_unary(
+                '/reveille.heartbeat.v1.AgentService/CreateSquad',
+                request_serializer=reveille_dot_heartbeat_dot_v1_dot_squad__pb2.CreateSquadRequest.SerializeToString,
+                response_deserializer=reveille_dot_heartbeat_dot_v1_dot_squad__pb2.CreateSquadResponse.FromString,
+                _registered_method=True)
+        self.UpdateSquad = channel.unary_unary(
+                '/reveille.heartbeat.v1.AgentService/UpdateSquad',
+                request_serializer=reveille_dot_heartbeat_dot_v1_dot_squad__pb2.UpdateSquadRequest.SerializeToString,
+                response_deserializer=reveille_dot_heartbeat_dot_v1_dot_squad__pb2.UpdateSquadResponse.FromString,
+                _registered_method=True)
+        self.PauseSquad = channel.unary_unary(
+                '/reveille.heartbeat.v1.AgentService/PauseSquad',
+                request_serializer=reveille_dot_heartbeat_dot_v1_dot_squad__pb2.PauseSquadRequest.SerializeToString,
+                response_deserializer=reveille_dot_heartbeat_dot_v1_dot_squad__pb2.PauseSquadResponse.FromString,
+                _registered_method=True)
+        self.ResumeSquad = channel.unary_unary(
+                '/reveille.heartbeat.v1.AgentService/ResumeSquad',
+                request_serializer=reveille_dot_heartbeat_dot_v1_dot_squad__pb2.ResumeSquadRequest.SerializeToString,
+                response_deserializer=reveille_dot_heartbeat_dot_v1_dot_squad__pb2.ResumeSquadResponse.FromString,
+                _registered_method=True)
+        self.ArchiveSquad = channel.unary_unary(
+                '/reveille.heartbeat.v1.AgentService/ArchiveSquad',
+                request_serializer=reveille_dot_heartbeat_dot_v1_dot_squad__pb2.ArchiveSquadRequest.SerializeToString,
+                response_deserializer=reveille_dot_heartbeat_dot_v1_dot_squad__pb2.ArchiveSquadResponse.FromString,
+                _registered_method=True)
+        self.GetSquad = channel.unary_unary(
+                '/reveille.heartbeat.v1.AgentService/GetSquad',
+                request_serializer=reveille_dot_heartbeat_dot_v1_dot_squad__pb2.GetSquadRequest.SerializeToString,
+                response_deserializer=reveille_dot_heartbeat_dot_v1_dot_squad__pb2.GetSquadResponse.FromString,
+                _registered_method=True)
+        self.ListSquads = channel.unary_unary(
+                '/reveille.heartbeat.v1.AgentService/ListSquads',
+                request_serializer=reveille_dot_heartbeat_dot_v1_dot_squad__pb2.ListSquadsRequest.SerializeToString,
+                response_deserializer=reveille_dot_heartbeat_dot_v1_dot_squad__pb2.ListSquadsResponse.FromString,
+                _registered_method=True)
+        self.RegisterRuntime = channel.unary_unary(
+                '/reveille.heartbeat.v1.AgentService/RegisterRuntime',
+                request_serializer=reveille_dot_heartbeat_dot_v1_dot_runtime__pb2.RegisterRuntimeRequest.SerializeToString,
+                response_deserializer=reveille_dot_heartbeat_dot_v1_dot_runtime__pb2.RegisterRuntimeResponse.FromString,
+                _registered_method=True)
+        self.ReportRuntime = channel.unary_unary(
+                '/reveille.heartbeat.v1.AgentService/ReportRuntime',
+                request_serializer=reveille_dot_heartbeat_dot_v1_dot_runtime__pb2.ReportRuntimeRequest.SerializeToString,
+                response_deserializer=reveille_dot_heartbeat_dot_v1_dot_runtime__pb2.ReportRuntimeResponse.FromString,
+                _registered_method=True)
+        self.ListRuntimes = channel.unary_unary(
+                '/reveille.heartbeat.v1.AgentService/ListRuntimes',
+                request_serializer=reveille_dot_heartbeat_dot_v1_dot_runtime__pb2.ListRuntimesRequest.SerializeToString,
+                response_deserializer=reveille_dot_heartbeat_dot_v1_dot_runtime__pb2.ListRuntimesResponse.FromString,
+                _registered_method=True)
+        self.DeleteRuntime = channel.unary_unary(
+                '/reveille.heartbeat.v1.AgentService/DeleteRuntime',
+                request_serializer=reveille_dot_heartbeat_dot_v1_dot_runtime__pb2.DeleteRuntimeRequest.SerializeToString,
+                response_deserializer=reveille_dot_heartbeat_dot_v1_dot_runtime__pb2.DeleteRuntimeResponse.FromString,
+                _registered_method=True)
         self.CheckInvocable = channel.unary_unary(
                 '/reveille.heartbeat.v1.AgentService/CheckInvocable',
                 request_serializer=reveille_dot_heartbeat_dot_v1_dot_agent__pb2.CheckInvocableRequest.SerializeToString,
@@ -82,6 +159,114 @@ class AgentServiceServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def UpdateAgent(self, request, context):
+        """Changes an agent; its owner and administrators may. Errors: NOT_FOUND, INVALID_FIELD, ALREADY_EXISTS (name), ETAG_MISMATCH, ROLE_TOO_WEAK, WRONG_STATE (archived).
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def PauseAgent(self, request, context):
+        """Takes no more work, and cancels what waits or is at work. Repeating changes nothing.
+        Errors: NOT_FOUND, ETAG_MISMATCH, ROLE_TOO_WEAK, WRONG_STATE (archived).
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def ResumeAgent(self, request, context):
+        """Takes work again. Repeating changes nothing. Errors: NOT_FOUND, ETAG_MISMATCH, ROLE_TOO_WEAK, WRONG_STATE (archived).
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def ArchiveAgent(self, request, context):
+        """Takes no more work for ever, and cancels what waits or is at work. Repeating changes nothing.
+        Errors: NOT_FOUND, ETAG_MISMATCH, ROLE_TOO_WEAK, WRONG_STATE (it leads a squad that is not archived).
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def CreateSquad(self, request, context):
+        """Creates a squad: a group of agents that is woken through its leader. Errors: INVALID_FIELD, NOT_FOUND (workspace, agent), ALREADY_EXISTS (name), REQUEST_ID_REUSED.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def UpdateSquad(self, request, context):
+        """Changes a squad. Errors: NOT_FOUND, INVALID_FIELD, ALREADY_EXISTS (name), ETAG_MISMATCH, WRONG_STATE (archived).
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def PauseSquad(self, request, context):
+        """Wakes for the squad are refused from now on; its agents stay as they are. Repeating changes nothing. Errors: NOT_FOUND, ETAG_MISMATCH, WRONG_STATE (archived).
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def ResumeSquad(self, request, context):
+        """The squad can be woken again. Repeating changes nothing. Errors: NOT_FOUND, ETAG_MISMATCH, WRONG_STATE (archived).
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def ArchiveSquad(self, request, context):
+        """The squad is never woken again; its agents stay as they are. Repeating changes nothing. Errors: NOT_FOUND, ETAG_MISMATCH.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def GetSquad(self, request, context):
+        """Reads a squad. Errors: NOT_FOUND.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def ListSquads(self, request, context):
+        """Lists the squads of a workspace by name.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def RegisterRuntime(self, request, context):
+        """Makes a place known at which agents run; the same name again answers with what is there.
+        Errors: INVALID_FIELD, NOT_FOUND (workspace), WRONG_STATE (`local` is heartbeat's own).
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def ReportRuntime(self, request, context):
+        """Tells that a runtime is there, for how long that holds, and whether it can run agents. Errors: NOT_FOUND, INVALID_FIELD.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def ListRuntimes(self, request, context):
+        """Lists the runtimes of a workspace by name.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def DeleteRuntime(self, request, context):
+        """Removes a runtime; its agents have none until they get another. Errors: NOT_FOUND, WRONG_STATE (`local`).
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
     def CheckInvocable(self, request, context):
         """Tells for each question whether the principal may wake the agent now, answering the first failing check.
         """
@@ -106,6 +291,81 @@ def add_AgentServiceServicer_to_server(servicer, server):
                     servicer.ListAgents,
                     request_deserializer=reveille_dot_heartbeat_dot_v1_dot_agent__pb2.ListAgentsRequest.FromString,
                     response_serializer=reveille_dot_heartbeat_dot_v1_dot_agent__pb2.ListAgentsResponse.SerializeToString,
+            ),
+            'UpdateAgent': grpc.unary_unary_rpc_method_handler(
+                    servicer.UpdateAgent,
+                    request_deserializer=reveille_dot_heartbeat_dot_v1_dot_agent__pb2.UpdateAgentRequest.FromString,
+                    response_serializer=reveille_dot_heartbeat_dot_v1_dot_agent__pb2.UpdateAgentResponse.SerializeToString,
+            ),
+            'PauseAgent': grpc.unary_unary_rpc_method_handler(
+                    servicer.PauseAgent,
+                    request_deserializer=reveille_dot_heartbeat_dot_v1_dot_agent__pb2.PauseAgentRequest.FromString,
+                    response_serializer=reveille_dot_heartbeat_dot_v1_dot_agent__pb2.PauseAgentResponse.SerializeToString,
+            ),
+            'ResumeAgent': grpc.unary_unary_rpc_method_handler(
+                    servicer.ResumeAgent,
+                    request_deserializer=reveille_dot_heartbeat_dot_v1_dot_agent__pb2.ResumeAgentRequest.FromString,
+                    response_serializer=reveille_dot_heartbeat_dot_v1_dot_agent__pb2.ResumeAgentResponse.SerializeToString,
+            ),
+            'ArchiveAgent': grpc.unary_unary_rpc_method_handler(
+                    servicer.ArchiveAgent,
+                    request_deserializer=reveille_dot_heartbeat_dot_v1_dot_agent__pb2.ArchiveAgentRequest.FromString,
+                    response_serializer=reveille_dot_heartbeat_dot_v1_dot_agent__pb2.ArchiveAgentResponse.SerializeToString,
+            ),
+            'CreateSquad': grpc.unary_unary_rpc_method_handler(
+                    servicer.CreateSquad,
+                    request_deserializer=reveille_dot_heartbeat_dot_v1_dot_squad__pb2.CreateSquadRequest.FromString,
+                    response_serializer=reveille_dot_heartbeat_dot_v1_dot_squad__pb2.CreateSquadResponse.SerializeToString,
+            ),
+            'UpdateSquad': grpc.unary_unary_rpc_method_handler(
+                    servicer.UpdateSquad,
+                    request_deserializer=reveille_dot_heartbeat_dot_v1_dot_squad__pb2.UpdateSquadRequest.FromString,
+                    response_serializer=reveille_dot_heartbeat_dot_v1_dot_squad__pb2.UpdateSquadResponse.SerializeToString,
+            ),
+            'PauseSquad': grpc.unary_unary_rpc_method_handler(
+                    servicer.PauseSquad,
+                    request_deserializer=reveille_dot_heartbeat_dot_v1_dot_squad__pb2.PauseSquadRequest.FromString,
+                    response_serializer=reveille_dot_heartbeat_dot_v1_dot_squad__pb2.PauseSquadResponse.SerializeToString,
+            ),
+            'ResumeSquad': grpc.unary_unary_rpc_method_handler(
+                    servicer.ResumeSquad,
+                    request_deserializer=reveille_dot_heartbeat_dot_v1_dot_squad__pb2.ResumeSquadRequest.FromString,
+                    response_serializer=reveille_dot_heartbeat_dot_v1_dot_squad__pb2.ResumeSquadResponse.SerializeToString,
+            ),
+            'ArchiveSquad': grpc.unary_unary_rpc_method_handler(
+                    servicer.ArchiveSquad,
+                    request_deserializer=reveille_dot_heartbeat_dot_v1_dot_squad__pb2.ArchiveSquadRequest.FromString,
+                    response_serializer=reveille_dot_heartbeat_dot_v1_dot_squad__pb2.ArchiveSquadResponse.SerializeToString,
+            ),
+            'GetSquad': grpc.unary_unary_rpc_method_handler(
+                    servicer.GetSquad,
+                    request_deserializer=reveille_dot_heartbeat_dot_v1_dot_squad__pb2.GetSquadRequest.FromString,
+                    response_serializer=reveille_dot_heartbeat_dot_v1_dot_squad__pb2.GetSquadResponse.SerializeToString,
+            ),
+            'ListSquads': grpc.unary_unary_rpc_method_handler(
+                    servicer.ListSquads,
+                    request_deserializer=reveille_dot_heartbeat_dot_v1_dot_squad__pb2.ListSquadsRequest.FromString,
+                    response_serializer=reveille_dot_heartbeat_dot_v1_dot_squad__pb2.ListSquadsResponse.SerializeToString,
+            ),
+            'RegisterRuntime': grpc.unary_unary_rpc_method_handler(
+                    servicer.RegisterRuntime,
+                    request_deserializer=reveille_dot_heartbeat_dot_v1_dot_runtime__pb2.RegisterRuntimeRequest.FromString,
+                    response_serializer=reveille_dot_heartbeat_dot_v1_dot_runtime__pb2.RegisterRuntimeResponse.SerializeToString,
+            ),
+            'ReportRuntime': grpc.unary_unary_rpc_method_handler(
+                    servicer.ReportRuntime,
+                    request_deserializer=reveille_dot_heartbeat_dot_v1_dot_runtime__pb2.ReportRuntimeRequest.FromString,
+                    response_serializer=reveille_dot_heartbeat_dot_v1_dot_runtime__pb2.ReportRuntimeResponse.SerializeToString,
+            ),
+            'ListRuntimes': grpc.unary_unary_rpc_method_handler(
+                    servicer.ListRuntimes,
+                    request_deserializer=reveille_dot_heartbeat_dot_v1_dot_runtime__pb2.ListRuntimesRequest.FromString,
+                    response_serializer=reveille_dot_heartbeat_dot_v1_dot_runtime__pb2.ListRuntimesResponse.SerializeToString,
+            ),
+            'DeleteRuntime': grpc.unary_unary_rpc_method_handler(
+                    servicer.DeleteRuntime,
+                    request_deserializer=reveille_dot_heartbeat_dot_v1_dot_runtime__pb2.DeleteRuntimeRequest.FromString,
+                    response_serializer=reveille_dot_heartbeat_dot_v1_dot_runtime__pb2.DeleteRuntimeResponse.SerializeToString,
             ),
             'CheckInvocable': grpc.unary_unary_rpc_method_handler(
                     servicer.CheckInvocable,
@@ -195,6 +455,411 @@ class AgentService:
             '/reveille.heartbeat.v1.AgentService/ListAgents',
             reveille_dot_heartbeat_dot_v1_dot_agent__pb2.ListAgentsRequest.SerializeToString,
             reveille_dot_heartbeat_dot_v1_dot_agent__pb2.ListAgentsResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def UpdateAgent(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/reveille.heartbeat.v1.AgentService/UpdateAgent',
+            reveille_dot_heartbeat_dot_v1_dot_agent__pb2.UpdateAgentRequest.SerializeToString,
+            reveille_dot_heartbeat_dot_v1_dot_agent__pb2.UpdateAgentResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def PauseAgent(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/reveille.heartbeat.v1.AgentService/PauseAgent',
+            reveille_dot_heartbeat_dot_v1_dot_agent__pb2.PauseAgentRequest.SerializeToString,
+            reveille_dot_heartbeat_dot_v1_dot_agent__pb2.PauseAgentResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ResumeAgent(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/reveille.heartbeat.v1.AgentService/ResumeAgent',
+            reveille_dot_heartbeat_dot_v1_dot_agent__pb2.ResumeAgentRequest.SerializeToString,
+            reveille_dot_heartbeat_dot_v1_dot_agent__pb2.ResumeAgentResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ArchiveAgent(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/reveille.heartbeat.v1.AgentService/ArchiveAgent',
+            reveille_dot_heartbeat_dot_v1_dot_agent__pb2.ArchiveAgentRequest.SerializeToString,
+            reveille_dot_heartbeat_dot_v1_dot_agent__pb2.ArchiveAgentResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def CreateSquad(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/reveille.heartbeat.v1.AgentService/CreateSquad',
+            reveille_dot_heartbeat_dot_v1_dot_squad__pb2.CreateSquadRequest.SerializeToString,
+            reveille_dot_heartbeat_dot_v1_dot_squad__pb2.CreateSquadResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def UpdateSquad(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/reveille.heartbeat.v1.AgentService/UpdateSquad',
+            reveille_dot_heartbeat_dot_v1_dot_squad__pb2.UpdateSquadRequest.SerializeToString,
+            reveille_dot_heartbeat_dot_v1_dot_squad__pb2.UpdateSquadResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def PauseSquad(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/reveille.heartbeat.v1.AgentService/PauseSquad',
+            reveille_dot_heartbeat_dot_v1_dot_squad__pb2.PauseSquadRequest.SerializeToString,
+            reveille_dot_heartbeat_dot_v1_dot_squad__pb2.PauseSquadResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ResumeSquad(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/reveille.heartbeat.v1.AgentService/ResumeSquad',
+            reveille_dot_heartbeat_dot_v1_dot_squad__pb2.ResumeSquadRequest.SerializeToString,
+            reveille_dot_heartbeat_dot_v1_dot_squad__pb2.ResumeSquadResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ArchiveSquad(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/reveille.heartbeat.v1.AgentService/ArchiveSquad',
+            reveille_dot_heartbeat_dot_v1_dot_squad__pb2.ArchiveSquadRequest.SerializeToString,
+            reveille_dot_heartbeat_dot_v1_dot_squad__pb2.ArchiveSquadResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def GetSquad(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/reveille.heartbeat.v1.AgentService/GetSquad',
+            reveille_dot_heartbeat_dot_v1_dot_squad__pb2.GetSquadRequest.SerializeToString,
+            reveille_dot_heartbeat_dot_v1_dot_squad__pb2.GetSquadResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ListSquads(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/reveille.heartbeat.v1.AgentService/ListSquads',
+            reveille_dot_heartbeat_dot_v1_dot_squad__pb2.ListSquadsRequest.SerializeToString,
+            reveille_dot_heartbeat_dot_v1_dot_squad__pb2.ListSquadsResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def RegisterRuntime(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/reveille.heartbeat.v1.AgentService/RegisterRuntime',
+            reveille_dot_heartbeat_dot_v1_dot_runtime__pb2.RegisterRuntimeRequest.SerializeToString,
+            reveille_dot_heartbeat_dot_v1_dot_runtime__pb2.RegisterRuntimeResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ReportRuntime(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/reveille.heartbeat.v1.AgentService/ReportRuntime',
+            reveille_dot_heartbeat_dot_v1_dot_runtime__pb2.ReportRuntimeRequest.SerializeToString,
+            reveille_dot_heartbeat_dot_v1_dot_runtime__pb2.ReportRuntimeResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ListRuntimes(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/reveille.heartbeat.v1.AgentService/ListRuntimes',
+            reveille_dot_heartbeat_dot_v1_dot_runtime__pb2.ListRuntimesRequest.SerializeToString,
+            reveille_dot_heartbeat_dot_v1_dot_runtime__pb2.ListRuntimesResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def DeleteRuntime(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/reveille.heartbeat.v1.AgentService/DeleteRuntime',
+            reveille_dot_heartbeat_dot_v1_dot_runtime__pb2.DeleteRuntimeRequest.SerializeToString,
+            reveille_dot_heartbeat_dot_v1_dot_runtime__pb2.DeleteRuntimeResponse.FromString,
             options,
             channel_credentials,
             insecure,

@@ -6,6 +6,8 @@ Agents: what can be woken, and by whom."""
 from collections import abc as _abc
 from grpc import aio as _aio
 from reveille.heartbeat.v1 import agent_pb2 as _agent_pb2
+from reveille.heartbeat.v1 import runtime_pb2 as _runtime_pb2
+from reveille.heartbeat.v1 import squad_pb2 as _squad_pb2
 import abc as _abc_1
 import grpc as _grpc
 import sys
@@ -39,6 +41,42 @@ class AgentServiceStub:
     """Reads an agent. Errors: NOT_FOUND."""
     ListAgents: _grpc.UnaryUnaryMultiCallable[_agent_pb2.ListAgentsRequest, _agent_pb2.ListAgentsResponse]
     """Lists the agents of a workspace by name."""
+    UpdateAgent: _grpc.UnaryUnaryMultiCallable[_agent_pb2.UpdateAgentRequest, _agent_pb2.UpdateAgentResponse]
+    """Changes an agent; its owner and administrators may. Errors: NOT_FOUND, INVALID_FIELD, ALREADY_EXISTS (name), ETAG_MISMATCH, ROLE_TOO_WEAK, WRONG_STATE (archived)."""
+    PauseAgent: _grpc.UnaryUnaryMultiCallable[_agent_pb2.PauseAgentRequest, _agent_pb2.PauseAgentResponse]
+    """Takes no more work, and cancels what waits or is at work. Repeating changes nothing.
+    Errors: NOT_FOUND, ETAG_MISMATCH, ROLE_TOO_WEAK, WRONG_STATE (archived).
+    """
+    ResumeAgent: _grpc.UnaryUnaryMultiCallable[_agent_pb2.ResumeAgentRequest, _agent_pb2.ResumeAgentResponse]
+    """Takes work again. Repeating changes nothing. Errors: NOT_FOUND, ETAG_MISMATCH, ROLE_TOO_WEAK, WRONG_STATE (archived)."""
+    ArchiveAgent: _grpc.UnaryUnaryMultiCallable[_agent_pb2.ArchiveAgentRequest, _agent_pb2.ArchiveAgentResponse]
+    """Takes no more work for ever, and cancels what waits or is at work. Repeating changes nothing.
+    Errors: NOT_FOUND, ETAG_MISMATCH, ROLE_TOO_WEAK, WRONG_STATE (it leads a squad that is not archived).
+    """
+    CreateSquad: _grpc.UnaryUnaryMultiCallable[_squad_pb2.CreateSquadRequest, _squad_pb2.CreateSquadResponse]
+    """Creates a squad: a group of agents that is woken through its leader. Errors: INVALID_FIELD, NOT_FOUND (workspace, agent), ALREADY_EXISTS (name), REQUEST_ID_REUSED."""
+    UpdateSquad: _grpc.UnaryUnaryMultiCallable[_squad_pb2.UpdateSquadRequest, _squad_pb2.UpdateSquadResponse]
+    """Changes a squad. Errors: NOT_FOUND, INVALID_FIELD, ALREADY_EXISTS (name), ETAG_MISMATCH, WRONG_STATE (archived)."""
+    PauseSquad: _grpc.UnaryUnaryMultiCallable[_squad_pb2.PauseSquadRequest, _squad_pb2.PauseSquadResponse]
+    """Wakes for the squad are refused from now on; its agents stay as they are. Repeating changes nothing. Errors: NOT_FOUND, ETAG_MISMATCH, WRONG_STATE (archived)."""
+    ResumeSquad: _grpc.UnaryUnaryMultiCallable[_squad_pb2.ResumeSquadRequest, _squad_pb2.ResumeSquadResponse]
+    """The squad can be woken again. Repeating changes nothing. Errors: NOT_FOUND, ETAG_MISMATCH, WRONG_STATE (archived)."""
+    ArchiveSquad: _grpc.UnaryUnaryMultiCallable[_squad_pb2.ArchiveSquadRequest, _squad_pb2.ArchiveSquadResponse]
+    """The squad is never woken again; its agents stay as they are. Repeating changes nothing. Errors: NOT_FOUND, ETAG_MISMATCH."""
+    GetSquad: _grpc.UnaryUnaryMultiCallable[_squad_pb2.GetSquadRequest, _squad_pb2.GetSquadResponse]
+    """Reads a squad. Errors: NOT_FOUND."""
+    ListSquads: _grpc.UnaryUnaryMultiCallable[_squad_pb2.ListSquadsRequest, _squad_pb2.ListSquadsResponse]
+    """Lists the squads of a workspace by name."""
+    RegisterRuntime: _grpc.UnaryUnaryMultiCallable[_runtime_pb2.RegisterRuntimeRequest, _runtime_pb2.RegisterRuntimeResponse]
+    """Makes a place known at which agents run; the same name again answers with what is there.
+    Errors: INVALID_FIELD, NOT_FOUND (workspace), WRONG_STATE (`local` is heartbeat's own).
+    """
+    ReportRuntime: _grpc.UnaryUnaryMultiCallable[_runtime_pb2.ReportRuntimeRequest, _runtime_pb2.ReportRuntimeResponse]
+    """Tells that a runtime is there, for how long that holds, and whether it can run agents. Errors: NOT_FOUND, INVALID_FIELD."""
+    ListRuntimes: _grpc.UnaryUnaryMultiCallable[_runtime_pb2.ListRuntimesRequest, _runtime_pb2.ListRuntimesResponse]
+    """Lists the runtimes of a workspace by name."""
+    DeleteRuntime: _grpc.UnaryUnaryMultiCallable[_runtime_pb2.DeleteRuntimeRequest, _runtime_pb2.DeleteRuntimeResponse]
+    """Removes a runtime; its agents have none until they get another. Errors: NOT_FOUND, WRONG_STATE (`local`)."""
     CheckInvocable: _grpc.UnaryUnaryMultiCallable[_agent_pb2.CheckInvocableRequest, _agent_pb2.CheckInvocableResponse]
     """Tells for each question whether the principal may wake the agent now, answering the first failing check."""
 
@@ -53,6 +91,42 @@ class AgentServiceAsyncStub(AgentServiceStub):
     """Reads an agent. Errors: NOT_FOUND."""
     ListAgents: _aio.UnaryUnaryMultiCallable[_agent_pb2.ListAgentsRequest, _agent_pb2.ListAgentsResponse]  # type: ignore[assignment]
     """Lists the agents of a workspace by name."""
+    UpdateAgent: _aio.UnaryUnaryMultiCallable[_agent_pb2.UpdateAgentRequest, _agent_pb2.UpdateAgentResponse]  # type: ignore[assignment]
+    """Changes an agent; its owner and administrators may. Errors: NOT_FOUND, INVALID_FIELD, ALREADY_EXISTS (name), ETAG_MISMATCH, ROLE_TOO_WEAK, WRONG_STATE (archived)."""
+    PauseAgent: _aio.UnaryUnaryMultiCallable[_agent_pb2.PauseAgentRequest, _agent_pb2.PauseAgentResponse]  # type: ignore[assignment]
+    """Takes no more work, and cancels what waits or is at work. Repeating changes nothing.
+    Errors: NOT_FOUND, ETAG_MISMATCH, ROLE_TOO_WEAK, WRONG_STATE (archived).
+    """
+    ResumeAgent: _aio.UnaryUnaryMultiCallable[_agent_pb2.ResumeAgentRequest, _agent_pb2.ResumeAgentResponse]  # type: ignore[assignment]
+    """Takes work again. Repeating changes nothing. Errors: NOT_FOUND, ETAG_MISMATCH, ROLE_TOO_WEAK, WRONG_STATE (archived)."""
+    ArchiveAgent: _aio.UnaryUnaryMultiCallable[_agent_pb2.ArchiveAgentRequest, _agent_pb2.ArchiveAgentResponse]  # type: ignore[assignment]
+    """Takes no more work for ever, and cancels what waits or is at work. Repeating changes nothing.
+    Errors: NOT_FOUND, ETAG_MISMATCH, ROLE_TOO_WEAK, WRONG_STATE (it leads a squad that is not archived).
+    """
+    CreateSquad: _aio.UnaryUnaryMultiCallable[_squad_pb2.CreateSquadRequest, _squad_pb2.CreateSquadResponse]  # type: ignore[assignment]
+    """Creates a squad: a group of agents that is woken through its leader. Errors: INVALID_FIELD, NOT_FOUND (workspace, agent), ALREADY_EXISTS (name), REQUEST_ID_REUSED."""
+    UpdateSquad: _aio.UnaryUnaryMultiCallable[_squad_pb2.UpdateSquadRequest, _squad_pb2.UpdateSquadResponse]  # type: ignore[assignment]
+    """Changes a squad. Errors: NOT_FOUND, INVALID_FIELD, ALREADY_EXISTS (name), ETAG_MISMATCH, WRONG_STATE (archived)."""
+    PauseSquad: _aio.UnaryUnaryMultiCallable[_squad_pb2.PauseSquadRequest, _squad_pb2.PauseSquadResponse]  # type: ignore[assignment]
+    """Wakes for the squad are refused from now on; its agents stay as they are. Repeating changes nothing. Errors: NOT_FOUND, ETAG_MISMATCH, WRONG_STATE (archived)."""
+    ResumeSquad: _aio.UnaryUnaryMultiCallable[_squad_pb2.ResumeSquadRequest, _squad_pb2.ResumeSquadResponse]  # type: ignore[assignment]
+    """The squad can be woken again. Repeating changes nothing. Errors: NOT_FOUND, ETAG_MISMATCH, WRONG_STATE (archived)."""
+    ArchiveSquad: _aio.UnaryUnaryMultiCallable[_squad_pb2.ArchiveSquadRequest, _squad_pb2.ArchiveSquadResponse]  # type: ignore[assignment]
+    """The squad is never woken again; its agents stay as they are. Repeating changes nothing. Errors: NOT_FOUND, ETAG_MISMATCH."""
+    GetSquad: _aio.UnaryUnaryMultiCallable[_squad_pb2.GetSquadRequest, _squad_pb2.GetSquadResponse]  # type: ignore[assignment]
+    """Reads a squad. Errors: NOT_FOUND."""
+    ListSquads: _aio.UnaryUnaryMultiCallable[_squad_pb2.ListSquadsRequest, _squad_pb2.ListSquadsResponse]  # type: ignore[assignment]
+    """Lists the squads of a workspace by name."""
+    RegisterRuntime: _aio.UnaryUnaryMultiCallable[_runtime_pb2.RegisterRuntimeRequest, _runtime_pb2.RegisterRuntimeResponse]  # type: ignore[assignment]
+    """Makes a place known at which agents run; the same name again answers with what is there.
+    Errors: INVALID_FIELD, NOT_FOUND (workspace), WRONG_STATE (`local` is heartbeat's own).
+    """
+    ReportRuntime: _aio.UnaryUnaryMultiCallable[_runtime_pb2.ReportRuntimeRequest, _runtime_pb2.ReportRuntimeResponse]  # type: ignore[assignment]
+    """Tells that a runtime is there, for how long that holds, and whether it can run agents. Errors: NOT_FOUND, INVALID_FIELD."""
+    ListRuntimes: _aio.UnaryUnaryMultiCallable[_runtime_pb2.ListRuntimesRequest, _runtime_pb2.ListRuntimesResponse]  # type: ignore[assignment]
+    """Lists the runtimes of a workspace by name."""
+    DeleteRuntime: _aio.UnaryUnaryMultiCallable[_runtime_pb2.DeleteRuntimeRequest, _runtime_pb2.DeleteRuntimeResponse]  # type: ignore[assignment]
+    """Removes a runtime; its agents have none until they get another. Errors: NOT_FOUND, WRONG_STATE (`local`)."""
     CheckInvocable: _aio.UnaryUnaryMultiCallable[_agent_pb2.CheckInvocableRequest, _agent_pb2.CheckInvocableResponse]  # type: ignore[assignment]
     """Tells for each question whether the principal may wake the agent now, answering the first failing check."""
 
@@ -82,6 +156,132 @@ class AgentServiceServicer(metaclass=_abc_1.ABCMeta):
         context: _ServicerContext,
     ) -> _typing.Union[_agent_pb2.ListAgentsResponse, _abc.Awaitable[_agent_pb2.ListAgentsResponse]]:
         """Lists the agents of a workspace by name."""
+
+    @_abc_1.abstractmethod
+    def UpdateAgent(
+        self,
+        request: _agent_pb2.UpdateAgentRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_agent_pb2.UpdateAgentResponse, _abc.Awaitable[_agent_pb2.UpdateAgentResponse]]:
+        """Changes an agent; its owner and administrators may. Errors: NOT_FOUND, INVALID_FIELD, ALREADY_EXISTS (name), ETAG_MISMATCH, ROLE_TOO_WEAK, WRONG_STATE (archived)."""
+
+    @_abc_1.abstractmethod
+    def PauseAgent(
+        self,
+        request: _agent_pb2.PauseAgentRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_agent_pb2.PauseAgentResponse, _abc.Awaitable[_agent_pb2.PauseAgentResponse]]:
+        """Takes no more work, and cancels what waits or is at work. Repeating changes nothing.
+        Errors: NOT_FOUND, ETAG_MISMATCH, ROLE_TOO_WEAK, WRONG_STATE (archived).
+        """
+
+    @_abc_1.abstractmethod
+    def ResumeAgent(
+        self,
+        request: _agent_pb2.ResumeAgentRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_agent_pb2.ResumeAgentResponse, _abc.Awaitable[_agent_pb2.ResumeAgentResponse]]:
+        """Takes work again. Repeating changes nothing. Errors: NOT_FOUND, ETAG_MISMATCH, ROLE_TOO_WEAK, WRONG_STATE (archived)."""
+
+    @_abc_1.abstractmethod
+    def ArchiveAgent(
+        self,
+        request: _agent_pb2.ArchiveAgentRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_agent_pb2.ArchiveAgentResponse, _abc.Awaitable[_agent_pb2.ArchiveAgentResponse]]:
+        """Takes no more work for ever, and cancels what waits or is at work. Repeating changes nothing.
+        Errors: NOT_FOUND, ETAG_MISMATCH, ROLE_TOO_WEAK, WRONG_STATE (it leads a squad that is not archived).
+        """
+
+    @_abc_1.abstractmethod
+    def CreateSquad(
+        self,
+        request: _squad_pb2.CreateSquadRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_squad_pb2.CreateSquadResponse, _abc.Awaitable[_squad_pb2.CreateSquadResponse]]:
+        """Creates a squad: a group of agents that is woken through its leader. Errors: INVALID_FIELD, NOT_FOUND (workspace, agent), ALREADY_EXISTS (name), REQUEST_ID_REUSED."""
+
+    @_abc_1.abstractmethod
+    def UpdateSquad(
+        self,
+        request: _squad_pb2.UpdateSquadRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_squad_pb2.UpdateSquadResponse, _abc.Awaitable[_squad_pb2.UpdateSquadResponse]]:
+        """Changes a squad. Errors: NOT_FOUND, INVALID_FIELD, ALREADY_EXISTS (name), ETAG_MISMATCH, WRONG_STATE (archived)."""
+
+    @_abc_1.abstractmethod
+    def PauseSquad(
+        self,
+        request: _squad_pb2.PauseSquadRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_squad_pb2.PauseSquadResponse, _abc.Awaitable[_squad_pb2.PauseSquadResponse]]:
+        """Wakes for the squad are refused from now on; its agents stay as they are. Repeating changes nothing. Errors: NOT_FOUND, ETAG_MISMATCH, WRONG_STATE (archived)."""
+
+    @_abc_1.abstractmethod
+    def ResumeSquad(
+        self,
+        request: _squad_pb2.ResumeSquadRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_squad_pb2.ResumeSquadResponse, _abc.Awaitable[_squad_pb2.ResumeSquadResponse]]:
+        """The squad can be woken again. Repeating changes nothing. Errors: NOT_FOUND, ETAG_MISMATCH, WRONG_STATE (archived)."""
+
+    @_abc_1.abstractmethod
+    def ArchiveSquad(
+        self,
+        request: _squad_pb2.ArchiveSquadRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_squad_pb2.ArchiveSquadResponse, _abc.Awaitable[_squad_pb2.ArchiveSquadResponse]]:
+        """The squad is never woken again; its agents stay as they are. Repeating changes nothing. Errors: NOT_FOUND, ETAG_MISMATCH."""
+
+    @_abc_1.abstractmethod
+    def GetSquad(
+        self,
+        request: _squad_pb2.GetSquadRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_squad_pb2.GetSquadResponse, _abc.Awaitable[_squad_pb2.GetSquadResponse]]:
+        """Reads a squad. Errors: NOT_FOUND."""
+
+    @_abc_1.abstractmethod
+    def ListSquads(
+        self,
+        request: _squad_pb2.ListSquadsRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_squad_pb2.ListSquadsResponse, _abc.Awaitable[_squad_pb2.ListSquadsResponse]]:
+        """Lists the squads of a workspace by name."""
+
+    @_abc_1.abstractmethod
+    def RegisterRuntime(
+        self,
+        request: _runtime_pb2.RegisterRuntimeRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_runtime_pb2.RegisterRuntimeResponse, _abc.Awaitable[_runtime_pb2.RegisterRuntimeResponse]]:
+        """Makes a place known at which agents run; the same name again answers with what is there.
+        Errors: INVALID_FIELD, NOT_FOUND (workspace), WRONG_STATE (`local` is heartbeat's own).
+        """
+
+    @_abc_1.abstractmethod
+    def ReportRuntime(
+        self,
+        request: _runtime_pb2.ReportRuntimeRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_runtime_pb2.ReportRuntimeResponse, _abc.Awaitable[_runtime_pb2.ReportRuntimeResponse]]:
+        """Tells that a runtime is there, for how long that holds, and whether it can run agents. Errors: NOT_FOUND, INVALID_FIELD."""
+
+    @_abc_1.abstractmethod
+    def ListRuntimes(
+        self,
+        request: _runtime_pb2.ListRuntimesRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_runtime_pb2.ListRuntimesResponse, _abc.Awaitable[_runtime_pb2.ListRuntimesResponse]]:
+        """Lists the runtimes of a workspace by name."""
+
+    @_abc_1.abstractmethod
+    def DeleteRuntime(
+        self,
+        request: _runtime_pb2.DeleteRuntimeRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_runtime_pb2.DeleteRuntimeResponse, _abc.Awaitable[_runtime_pb2.DeleteRuntimeResponse]]:
+        """Removes a runtime; its agents have none until they get another. Errors: NOT_FOUND, WRONG_STATE (`local`)."""
 
     @_abc_1.abstractmethod
     def CheckInvocable(

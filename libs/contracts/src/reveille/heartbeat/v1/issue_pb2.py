@@ -22,12 +22,16 @@ _runtime_version.ValidateProtobufRuntimeVersion(
 _sym_db = _symbol_database.Default()
 
 
+from google.protobuf import field_mask_pb2 as google_dot_protobuf_dot_field__mask__pb2
 from google.protobuf import timestamp_pb2 as google_dot_protobuf_dot_timestamp__pb2
 from reveille.common.v1 import access_pb2 as reveille_dot_common_dot_v1_dot_access__pb2
+from reveille.heartbeat.v1 import approval_pb2 as reveille_dot_heartbeat_dot_v1_dot_approval__pb2
+from reveille.heartbeat.v1 import hold_pb2 as reveille_dot_heartbeat_dot_v1_dot_hold__pb2
+from reveille.heartbeat.v1 import project_pb2 as reveille_dot_heartbeat_dot_v1_dot_project__pb2
 from reveille.heartbeat.v1 import wakeup_pb2 as reveille_dot_heartbeat_dot_v1_dot_wakeup__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n!reveille/heartbeat/v1/issue.proto\x12\x15reveille.heartbeat.v1\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x1freveille/common/v1/access.proto\x1a\"reveille/heartbeat/v1/wakeup.proto\"\xad\x03\n\x05Issue\x12\x10\n\x08issue_id\x18\x01 \x01(\t\x12\x14\n\x0cworkspace_id\x18\x02 \x01(\t\x12\x12\n\nidentifier\x18\x03 \x01(\t\x12\r\n\x05title\x18\x04 \x01(\t\x12\x13\n\x0b\x64\x65scription\x18\x05 \x01(\t\x12\x32\n\x06status\x18\x06 \x01(\x0e\x32\".reveille.heartbeat.v1.IssueStatus\x12\x36\n\x08priority\x18\x07 \x01(\x0e\x32$.reveille.heartbeat.v1.IssuePriority\x12\x19\n\x11\x61ssignee_agent_id\x18\x08 \x01(\t\x12\x1b\n\x13responsible_user_id\x18\t \x01(\t\x12\x16\n\x0eoccurrence_key\x18\n \x01(\t\x12\x18\n\x10\x65xecution_run_id\x18\x0b \x01(\t\x12\x0c\n\x04\x65tag\x18\x0c \x01(\t\x12/\n\x0b\x63reate_time\x18\r \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12/\n\x0bupdate_time\x18\x0e \x01(\x0b\x32\x1a.google.protobuf.Timestamp\"\x95\x02\n\x12\x43reateIssueRequest\x12\x14\n\x0cworkspace_id\x18\x01 \x01(\t\x12\r\n\x05title\x18\x02 \x01(\t\x12\x13\n\x0b\x64\x65scription\x18\x03 \x01(\t\x12\x19\n\x11\x61ssignee_agent_id\x18\x04 \x01(\t\x12\x36\n\x08priority\x18\x05 \x01(\x0e\x32$.reveille.heartbeat.v1.IssuePriority\x12-\n\x06origin\x18\x06 \x01(\x0b\x32\x1d.reveille.heartbeat.v1.Origin\x12/\n\x07payload\x18\x07 \x01(\x0b\x32\x1e.reveille.heartbeat.v1.Payload\x12\x12\n\nrequest_id\x18\x08 \x01(\t\"w\n\x13\x43reateIssueResponse\x12+\n\x05issue\x18\x01 \x01(\x0b\x32\x1c.reveille.heartbeat.v1.Issue\x12\x33\n\x06wakeup\x18\x02 \x01(\x0b\x32#.reveille.heartbeat.v1.WakeupResult\"#\n\x0fGetIssueRequest\x12\x10\n\x08issue_id\x18\x01 \x01(\t\"?\n\x10GetIssueResponse\x12+\n\x05issue\x18\x01 \x01(\x0b\x32\x1c.reveille.heartbeat.v1.Issue\"\xa1\x01\n\x11ListIssuesRequest\x12\x14\n\x0cworkspace_id\x18\x01 \x01(\t\x12\x34\n\x08statuses\x18\x02 \x03(\x0e\x32\".reveille.heartbeat.v1.IssueStatus\x12\x19\n\x11\x61ssignee_agent_id\x18\x03 \x01(\t\x12\x11\n\tpage_size\x18\x04 \x01(\x05\x12\x12\n\npage_token\x18\x05 \x01(\t\"[\n\x12ListIssuesResponse\x12,\n\x06issues\x18\x01 \x03(\x0b\x32\x1c.reveille.heartbeat.v1.Issue\x12\x17\n\x0fnext_page_token\x18\x02 \x01(\t\"h\n\x12UpdateIssueRequest\x12\x10\n\x08issue_id\x18\x01 \x01(\t\x12\x32\n\x06status\x18\x02 \x01(\x0e\x32\".reveille.heartbeat.v1.IssueStatus\x12\x0c\n\x04\x65tag\x18\x03 \x01(\t\"B\n\x13UpdateIssueResponse\x12+\n\x05issue\x18\x01 \x01(\x0b\x32\x1c.reveille.heartbeat.v1.Issue*\xe3\x01\n\x0bIssueStatus\x12\x1c\n\x18ISSUE_STATUS_UNSPECIFIED\x10\x00\x12\x18\n\x14ISSUE_STATUS_BACKLOG\x10\x01\x12\x15\n\x11ISSUE_STATUS_TODO\x10\x02\x12\x1c\n\x18ISSUE_STATUS_IN_PROGRESS\x10\x03\x12\x1a\n\x16ISSUE_STATUS_IN_REVIEW\x10\x04\x12\x18\n\x14ISSUE_STATUS_BLOCKED\x10\x05\x12\x15\n\x11ISSUE_STATUS_DONE\x10\x06\x12\x1a\n\x16ISSUE_STATUS_CANCELLED\x10\x07*\x98\x01\n\rIssuePriority\x12\x1e\n\x1aISSUE_PRIORITY_UNSPECIFIED\x10\x00\x12\x1b\n\x17ISSUE_PRIORITY_CRITICAL\x10\x01\x12\x17\n\x13ISSUE_PRIORITY_HIGH\x10\x02\x12\x19\n\x15ISSUE_PRIORITY_MEDIUM\x10\x03\x12\x16\n\x12ISSUE_PRIORITY_LOW\x10\x04\x32\xd2\x03\n\x0cIssueService\x12q\n\x0b\x43reateIssue\x12).reveille.heartbeat.v1.CreateIssueRequest\x1a*.reveille.heartbeat.v1.CreateIssueResponse\"\x0b\x8a\xec\x18\x07\n\x01*\x10\x01\x18\x01\x12j\n\x08GetIssue\x12&.reveille.heartbeat.v1.GetIssueRequest\x1a\'.reveille.heartbeat.v1.GetIssueResponse\"\r\x8a\xec\x18\t\n\x01*\x10\x01\x18\x01 \x01\x12n\n\nListIssues\x12(.reveille.heartbeat.v1.ListIssuesRequest\x1a).reveille.heartbeat.v1.ListIssuesResponse\"\x0b\x8a\xec\x18\x07\n\x01*\x10\x01\x18\x01\x12s\n\x0bUpdateIssue\x12).reveille.heartbeat.v1.UpdateIssueRequest\x1a*.reveille.heartbeat.v1.UpdateIssueResponse\"\r\x8a\xec\x18\t\n\x01*\x10\x01\x18\x01 \x01\x62\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n!reveille/heartbeat/v1/issue.proto\x12\x15reveille.heartbeat.v1\x1a google/protobuf/field_mask.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x1freveille/common/v1/access.proto\x1a$reveille/heartbeat/v1/approval.proto\x1a reveille/heartbeat/v1/hold.proto\x1a#reveille/heartbeat/v1/project.proto\x1a\"reveille/heartbeat/v1/wakeup.proto\"\x91\x06\n\x05Issue\x12\x10\n\x08issue_id\x18\x01 \x01(\t\x12\x14\n\x0cworkspace_id\x18\x02 \x01(\t\x12\x12\n\nidentifier\x18\x03 \x01(\t\x12\r\n\x05title\x18\x04 \x01(\t\x12\x13\n\x0b\x64\x65scription\x18\x05 \x01(\t\x12\x32\n\x06status\x18\x06 \x01(\x0e\x32\".reveille.heartbeat.v1.IssueStatus\x12\x36\n\x08priority\x18\x07 \x01(\x0e\x32$.reveille.heartbeat.v1.IssuePriority\x12\x19\n\x11\x61ssignee_agent_id\x18\x08 \x01(\t\x12\x1b\n\x13responsible_user_id\x18\t \x01(\t\x12\x16\n\x0eoccurrence_key\x18\n \x01(\t\x12\x18\n\x10\x65xecution_run_id\x18\x0b \x01(\t\x12\x0c\n\x04\x65tag\x18\x0c \x01(\t\x12/\n\x0b\x63reate_time\x18\r \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12/\n\x0bupdate_time\x18\x0e \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x12\n\nproject_id\x18\x0f \x01(\t\x12\x17\n\x0fparent_issue_id\x18\x10 \x01(\t\x12\x18\n\x10\x61ssignee_user_id\x18\x11 \x01(\t\x12\x19\n\x11reviewer_agent_id\x18\x12 \x01(\t\x12\x18\n\x10reviewer_user_id\x18\x13 \x01(\t\x12\x17\n\x0f\x63heckout_run_id\x18\x14 \x01(\t\x12\x13\n\x0borigin_kind\x18\x15 \x01(\t\x12\x11\n\torigin_id\x18\x16 \x01(\t\x12\x19\n\x11\x62locker_issue_ids\x18\x17 \x03(\t\x12\x1b\n\x13subscriber_user_ids\x18\x18 \x03(\t\x12\x0f\n\x07hold_id\x18\x19 \x01(\t\x12.\n\nstart_time\x18\x1a \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12,\n\x08\x65nd_time\x18\x1b \x01(\x0b\x32\x1a.google.protobuf.Timestamp\"\xb5\x04\n\x12\x43reateIssueRequest\x12\x14\n\x0cworkspace_id\x18\x01 \x01(\t\x12\r\n\x05title\x18\x02 \x01(\t\x12\x13\n\x0b\x64\x65scription\x18\x03 \x01(\t\x12\x19\n\x11\x61ssignee_agent_id\x18\x04 \x01(\t\x12\x36\n\x08priority\x18\x05 \x01(\x0e\x32$.reveille.heartbeat.v1.IssuePriority\x12-\n\x06origin\x18\x06 \x01(\x0b\x32\x1d.reveille.heartbeat.v1.Origin\x12/\n\x07payload\x18\x07 \x01(\x0b\x32\x1e.reveille.heartbeat.v1.Payload\x12\x12\n\nrequest_id\x18\x08 \x01(\t\x12\x19\n\x11\x61ssignee_squad_id\x18\t \x01(\t\x12\x18\n\x10\x61ssignee_user_id\x18\n \x01(\t\x12\x12\n\nproject_id\x18\x0b \x01(\t\x12\x17\n\x0fparent_issue_id\x18\x0c \x01(\t\x12\x19\n\x11\x62locker_issue_ids\x18\r \x03(\t\x12\x19\n\x11reviewer_agent_id\x18\x0e \x01(\t\x12\x18\n\x10reviewer_user_id\x18\x0f \x01(\t\x12\x1b\n\x13subscriber_user_ids\x18\x10 \x03(\t\x12\x32\n\x06status\x18\x11 \x01(\x0e\x32\".reveille.heartbeat.v1.IssueStatus\x12\x1b\n\x13responsible_user_id\x18\x12 \x01(\t\"w\n\x13\x43reateIssueResponse\x12+\n\x05issue\x18\x01 \x01(\x0b\x32\x1c.reveille.heartbeat.v1.Issue\x12\x33\n\x06wakeup\x18\x02 \x01(\x0b\x32#.reveille.heartbeat.v1.WakeupResult\"9\n\x0fGetIssueRequest\x12\x10\n\x08issue_id\x18\x01 \x01(\t\x12\x14\n\x0cworkspace_id\x18\x02 \x01(\t\"?\n\x10GetIssueResponse\x12+\n\x05issue\x18\x01 \x01(\x0b\x32\x1c.reveille.heartbeat.v1.Issue\"\xe8\x01\n\x11ListIssuesRequest\x12\x14\n\x0cworkspace_id\x18\x01 \x01(\t\x12\x34\n\x08statuses\x18\x02 \x03(\x0e\x32\".reveille.heartbeat.v1.IssueStatus\x12\x19\n\x11\x61ssignee_agent_id\x18\x03 \x01(\t\x12\x11\n\tpage_size\x18\x04 \x01(\x05\x12\x12\n\npage_token\x18\x05 \x01(\t\x12\x12\n\nproject_id\x18\x06 \x01(\t\x12\x17\n\x0fparent_issue_id\x18\x07 \x01(\t\x12\x18\n\x10\x61ssignee_user_id\x18\x08 \x01(\t\"[\n\x12ListIssuesResponse\x12,\n\x06issues\x18\x01 \x03(\x0b\x32\x1c.reveille.heartbeat.v1.Issue\x12\x17\n\x0fnext_page_token\x18\x02 \x01(\t\"\xc6\x03\n\x12UpdateIssueRequest\x12\x10\n\x08issue_id\x18\x01 \x01(\t\x12\x32\n\x06status\x18\x02 \x01(\x0e\x32\".reveille.heartbeat.v1.IssueStatus\x12\x0c\n\x04\x65tag\x18\x03 \x01(\t\x12/\n\x0bupdate_mask\x18\x04 \x01(\x0b\x32\x1a.google.protobuf.FieldMask\x12\r\n\x05title\x18\x05 \x01(\t\x12\x13\n\x0b\x64\x65scription\x18\x06 \x01(\t\x12\x36\n\x08priority\x18\x07 \x01(\x0e\x32$.reveille.heartbeat.v1.IssuePriority\x12\x19\n\x11\x61ssignee_agent_id\x18\x08 \x01(\t\x12\x18\n\x10\x61ssignee_user_id\x18\t \x01(\t\x12\x19\n\x11reviewer_agent_id\x18\n \x01(\t\x12\x18\n\x10reviewer_user_id\x18\x0b \x01(\t\x12\x12\n\nproject_id\x18\x0c \x01(\t\x12\x17\n\x0fparent_issue_id\x18\r \x01(\t\x12\x1b\n\x13responsible_user_id\x18\x0e \x01(\t\x12\x1b\n\x13subscriber_user_ids\x18\x0f \x03(\t\"B\n\x13UpdateIssueResponse\x12+\n\x05issue\x18\x01 \x01(\x0b\x32\x1c.reveille.heartbeat.v1.Issue\"4\n\x12\x44\x65leteIssueRequest\x12\x10\n\x08issue_id\x18\x01 \x01(\t\x12\x0c\n\x04\x65tag\x18\x02 \x01(\t\"\x15\n\x13\x44\x65leteIssueResponse\"\xd0\x01\n\x07\x43omment\x12\x12\n\ncomment_id\x18\x01 \x01(\t\x12\x10\n\x08issue_id\x18\x02 \x01(\t\x12=\n\x0b\x61uthor_kind\x18\x03 \x01(\x0e\x32(.reveille.heartbeat.v1.CommentAuthorKind\x12\x11\n\tauthor_id\x18\x04 \x01(\t\x12\x0e\n\x06run_id\x18\x05 \x01(\t\x12\x0c\n\x04\x62ody\x18\x06 \x01(\t\x12/\n\x0b\x63reate_time\x18\x07 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\"d\n\x11\x41\x64\x64\x43ommentRequest\x12\x10\n\x08issue_id\x18\x01 \x01(\t\x12\x0c\n\x04\x62ody\x18\x02 \x01(\t\x12\x1b\n\x13mentioned_agent_ids\x18\x03 \x03(\t\x12\x12\n\nrequest_id\x18\x04 \x01(\t\"{\n\x12\x41\x64\x64\x43ommentResponse\x12/\n\x07\x63omment\x18\x01 \x01(\x0b\x32\x1e.reveille.heartbeat.v1.Comment\x12\x34\n\x07wakeups\x18\x02 \x03(\x0b\x32#.reveille.heartbeat.v1.WakeupResult\"N\n\x13ListCommentsRequest\x12\x10\n\x08issue_id\x18\x01 \x01(\t\x12\x11\n\tpage_size\x18\x02 \x01(\x05\x12\x12\n\npage_token\x18\x03 \x01(\t\"a\n\x14ListCommentsResponse\x12\x30\n\x08\x63omments\x18\x01 \x03(\x0b\x32\x1e.reveille.heartbeat.v1.Comment\x12\x17\n\x0fnext_page_token\x18\x02 \x01(\t\"w\n\x14\x43heckoutIssueRequest\x12\x10\n\x08issue_id\x18\x01 \x01(\t\x12\x0e\n\x06run_id\x18\x02 \x01(\t\x12=\n\x11\x65xpected_statuses\x18\x03 \x03(\x0e\x32\".reveille.heartbeat.v1.IssueStatus\"D\n\x15\x43heckoutIssueResponse\x12+\n\x05issue\x18\x01 \x01(\x0b\x32\x1c.reveille.heartbeat.v1.Issue\"6\n\x13ReleaseIssueRequest\x12\x10\n\x08issue_id\x18\x01 \x01(\t\x12\r\n\x05\x66orce\x18\x02 \x01(\x08\"C\n\x14ReleaseIssueResponse\x12+\n\x05issue\x18\x01 \x01(\x0b\x32\x1c.reveille.heartbeat.v1.Issue\"@\n\x12\x41\x64\x64RelationRequest\x12\x10\n\x08issue_id\x18\x01 \x01(\t\x12\x18\n\x10\x62locker_issue_id\x18\x02 \x01(\t\"B\n\x13\x41\x64\x64RelationResponse\x12+\n\x05issue\x18\x01 \x01(\x0b\x32\x1c.reveille.heartbeat.v1.Issue\"C\n\x15RemoveRelationRequest\x12\x10\n\x08issue_id\x18\x01 \x01(\t\x12\x18\n\x10\x62locker_issue_id\x18\x02 \x01(\t\"E\n\x16RemoveRelationResponse\x12+\n\x05issue\x18\x01 \x01(\x0b\x32\x1c.reveille.heartbeat.v1.Issue*\xe3\x01\n\x0bIssueStatus\x12\x1c\n\x18ISSUE_STATUS_UNSPECIFIED\x10\x00\x12\x18\n\x14ISSUE_STATUS_BACKLOG\x10\x01\x12\x15\n\x11ISSUE_STATUS_TODO\x10\x02\x12\x1c\n\x18ISSUE_STATUS_IN_PROGRESS\x10\x03\x12\x1a\n\x16ISSUE_STATUS_IN_REVIEW\x10\x04\x12\x18\n\x14ISSUE_STATUS_BLOCKED\x10\x05\x12\x15\n\x11ISSUE_STATUS_DONE\x10\x06\x12\x1a\n\x16ISSUE_STATUS_CANCELLED\x10\x07*\x98\x01\n\rIssuePriority\x12\x1e\n\x1aISSUE_PRIORITY_UNSPECIFIED\x10\x00\x12\x1b\n\x17ISSUE_PRIORITY_CRITICAL\x10\x01\x12\x17\n\x13ISSUE_PRIORITY_HIGH\x10\x02\x12\x19\n\x15ISSUE_PRIORITY_MEDIUM\x10\x03\x12\x16\n\x12ISSUE_PRIORITY_LOW\x10\x04*\xb6\x01\n\x11\x43ommentAuthorKind\x12#\n\x1f\x43OMMENT_AUTHOR_KIND_UNSPECIFIED\x10\x00\x12\x1c\n\x18\x43OMMENT_AUTHOR_KIND_USER\x10\x01\x12\x1d\n\x19\x43OMMENT_AUTHOR_KIND_AGENT\x10\x02\x12\x1f\n\x1b\x43OMMENT_AUTHOR_KIND_SERVICE\x10\x03\x12\x1e\n\x1a\x43OMMENT_AUTHOR_KIND_SYSTEM\x10\x04\x32\xc4\x12\n\x0cIssueService\x12s\n\x0b\x43reateIssue\x12).reveille.heartbeat.v1.CreateIssueRequest\x1a*.reveille.heartbeat.v1.CreateIssueResponse\"\r\x8a\xec\x18\t\n\x01*\x10\x01\x18\x01 \x01\x12j\n\x08GetIssue\x12&.reveille.heartbeat.v1.GetIssueRequest\x1a\'.reveille.heartbeat.v1.GetIssueResponse\"\r\x8a\xec\x18\t\n\x01*\x10\x01\x18\x01 \x01\x12n\n\nListIssues\x12(.reveille.heartbeat.v1.ListIssuesRequest\x1a).reveille.heartbeat.v1.ListIssuesResponse\"\x0b\x8a\xec\x18\x07\n\x01*\x10\x01\x18\x01\x12s\n\x0bUpdateIssue\x12).reveille.heartbeat.v1.UpdateIssueRequest\x1a*.reveille.heartbeat.v1.UpdateIssueResponse\"\r\x8a\xec\x18\t\n\x01*\x10\x01\x18\x01 \x01\x12n\n\x0b\x44\x65leteIssue\x12).reveille.heartbeat.v1.DeleteIssueRequest\x1a*.reveille.heartbeat.v1.DeleteIssueResponse\"\x08\x8a\xec\x18\x04\x10\x01\x18\x01\x12p\n\nAddComment\x12(.reveille.heartbeat.v1.AddCommentRequest\x1a).reveille.heartbeat.v1.AddCommentResponse\"\r\x8a\xec\x18\t\n\x01*\x10\x01\x18\x01 \x01\x12v\n\x0cListComments\x12*.reveille.heartbeat.v1.ListCommentsRequest\x1a+.reveille.heartbeat.v1.ListCommentsResponse\"\r\x8a\xec\x18\t\n\x01*\x10\x01\x18\x01 \x01\x12v\n\rCheckoutIssue\x12+.reveille.heartbeat.v1.CheckoutIssueRequest\x1a,.reveille.heartbeat.v1.CheckoutIssueResponse\"\n\x8a\xec\x18\x06\x10\x01\x18\x01 \x01\x12s\n\x0cReleaseIssue\x12*.reveille.heartbeat.v1.ReleaseIssueRequest\x1a+.reveille.heartbeat.v1.ReleaseIssueResponse\"\n\x8a\xec\x18\x06\x10\x01\x18\x01 \x01\x12p\n\x0b\x41\x64\x64Relation\x12).reveille.heartbeat.v1.AddRelationRequest\x1a*.reveille.heartbeat.v1.AddRelationResponse\"\n\x8a\xec\x18\x06\x10\x01\x18\x01 \x01\x12y\n\x0eRemoveRelation\x12,.reveille.heartbeat.v1.RemoveRelationRequest\x1a-.reveille.heartbeat.v1.RemoveRelationResponse\"\n\x8a\xec\x18\x06\x10\x01\x18\x01 \x01\x12t\n\rHoldIssueTree\x12+.reveille.heartbeat.v1.HoldIssueTreeRequest\x1a,.reveille.heartbeat.v1.HoldIssueTreeResponse\"\x08\x8a\xec\x18\x04\x10\x01\x18\x01\x12}\n\x10ReleaseIssueTree\x12..reveille.heartbeat.v1.ReleaseIssueTreeRequest\x1a/.reveille.heartbeat.v1.ReleaseIssueTreeResponse\"\x08\x8a\xec\x18\x04\x10\x01\x18\x01\x12|\n\x0fRequestApproval\x12-.reveille.heartbeat.v1.RequestApprovalRequest\x1a..reveille.heartbeat.v1.RequestApprovalResponse\"\n\x8a\xec\x18\x06\x10\x01\x18\x01 \x01\x12z\n\x0fResolveApproval\x12-.reveille.heartbeat.v1.ResolveApprovalRequest\x1a..reveille.heartbeat.v1.ResolveApprovalResponse\"\x08\x8a\xec\x18\x04\x10\x01\x18\x01\x12y\n\rListApprovals\x12+.reveille.heartbeat.v1.ListApprovalsRequest\x1a,.reveille.heartbeat.v1.ListApprovalsResponse\"\r\x8a\xec\x18\t\n\x01*\x10\x01\x18\x01 \x01\x12t\n\rCreateProject\x12+.reveille.heartbeat.v1.CreateProjectRequest\x1a,.reveille.heartbeat.v1.CreateProjectResponse\"\x08\x8a\xec\x18\x04\x10\x01\x18\x01\x12n\n\nGetProject\x12(.reveille.heartbeat.v1.GetProjectRequest\x1a).reveille.heartbeat.v1.GetProjectResponse\"\x0b\x8a\xec\x18\x07\n\x01*\x10\x01\x18\x01\x12t\n\x0cListProjects\x12*.reveille.heartbeat.v1.ListProjectsRequest\x1a+.reveille.heartbeat.v1.ListProjectsResponse\"\x0b\x8a\xec\x18\x07\n\x01*\x10\x01\x18\x01\x12t\n\rUpdateProject\x12+.reveille.heartbeat.v1.UpdateProjectRequest\x1a,.reveille.heartbeat.v1.UpdateProjectResponse\"\x08\x8a\xec\x18\x04\x10\x01\x18\x01\x62\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -35,35 +39,99 @@ _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'reveille.heartbeat.v1.issue
 if not _descriptor._USE_C_DESCRIPTORS:
   DESCRIPTOR._loaded_options = None
   _globals['_ISSUESERVICE'].methods_by_name['CreateIssue']._loaded_options = None
-  _globals['_ISSUESERVICE'].methods_by_name['CreateIssue']._serialized_options = b'\212\354\030\007\n\001*\020\001\030\001'
+  _globals['_ISSUESERVICE'].methods_by_name['CreateIssue']._serialized_options = b'\212\354\030\t\n\001*\020\001\030\001 \001'
   _globals['_ISSUESERVICE'].methods_by_name['GetIssue']._loaded_options = None
   _globals['_ISSUESERVICE'].methods_by_name['GetIssue']._serialized_options = b'\212\354\030\t\n\001*\020\001\030\001 \001'
   _globals['_ISSUESERVICE'].methods_by_name['ListIssues']._loaded_options = None
   _globals['_ISSUESERVICE'].methods_by_name['ListIssues']._serialized_options = b'\212\354\030\007\n\001*\020\001\030\001'
   _globals['_ISSUESERVICE'].methods_by_name['UpdateIssue']._loaded_options = None
   _globals['_ISSUESERVICE'].methods_by_name['UpdateIssue']._serialized_options = b'\212\354\030\t\n\001*\020\001\030\001 \001'
-  _globals['_ISSUESTATUS']._serialized_start=1529
-  _globals['_ISSUESTATUS']._serialized_end=1756
-  _globals['_ISSUEPRIORITY']._serialized_start=1759
-  _globals['_ISSUEPRIORITY']._serialized_end=1911
-  _globals['_ISSUE']._serialized_start=163
-  _globals['_ISSUE']._serialized_end=592
-  _globals['_CREATEISSUEREQUEST']._serialized_start=595
-  _globals['_CREATEISSUEREQUEST']._serialized_end=872
-  _globals['_CREATEISSUERESPONSE']._serialized_start=874
-  _globals['_CREATEISSUERESPONSE']._serialized_end=993
-  _globals['_GETISSUEREQUEST']._serialized_start=995
-  _globals['_GETISSUEREQUEST']._serialized_end=1030
-  _globals['_GETISSUERESPONSE']._serialized_start=1032
-  _globals['_GETISSUERESPONSE']._serialized_end=1095
-  _globals['_LISTISSUESREQUEST']._serialized_start=1098
-  _globals['_LISTISSUESREQUEST']._serialized_end=1259
-  _globals['_LISTISSUESRESPONSE']._serialized_start=1261
-  _globals['_LISTISSUESRESPONSE']._serialized_end=1352
-  _globals['_UPDATEISSUEREQUEST']._serialized_start=1354
-  _globals['_UPDATEISSUEREQUEST']._serialized_end=1458
-  _globals['_UPDATEISSUERESPONSE']._serialized_start=1460
-  _globals['_UPDATEISSUERESPONSE']._serialized_end=1526
-  _globals['_ISSUESERVICE']._serialized_start=1914
-  _globals['_ISSUESERVICE']._serialized_end=2380
+  _globals['_ISSUESERVICE'].methods_by_name['DeleteIssue']._loaded_options = None
+  _globals['_ISSUESERVICE'].methods_by_name['DeleteIssue']._serialized_options = b'\212\354\030\004\020\001\030\001'
+  _globals['_ISSUESERVICE'].methods_by_name['AddComment']._loaded_options = None
+  _globals['_ISSUESERVICE'].methods_by_name['AddComment']._serialized_options = b'\212\354\030\t\n\001*\020\001\030\001 \001'
+  _globals['_ISSUESERVICE'].methods_by_name['ListComments']._loaded_options = None
+  _globals['_ISSUESERVICE'].methods_by_name['ListComments']._serialized_options = b'\212\354\030\t\n\001*\020\001\030\001 \001'
+  _globals['_ISSUESERVICE'].methods_by_name['CheckoutIssue']._loaded_options = None
+  _globals['_ISSUESERVICE'].methods_by_name['CheckoutIssue']._serialized_options = b'\212\354\030\006\020\001\030\001 \001'
+  _globals['_ISSUESERVICE'].methods_by_name['ReleaseIssue']._loaded_options = None
+  _globals['_ISSUESERVICE'].methods_by_name['ReleaseIssue']._serialized_options = b'\212\354\030\006\020\001\030\001 \001'
+  _globals['_ISSUESERVICE'].methods_by_name['AddRelation']._loaded_options = None
+  _globals['_ISSUESERVICE'].methods_by_name['AddRelation']._serialized_options = b'\212\354\030\006\020\001\030\001 \001'
+  _globals['_ISSUESERVICE'].methods_by_name['RemoveRelation']._loaded_options = None
+  _globals['_ISSUESERVICE'].methods_by_name['RemoveRelation']._serialized_options = b'\212\354\030\006\020\001\030\001 \001'
+  _globals['_ISSUESERVICE'].methods_by_name['HoldIssueTree']._loaded_options = None
+  _globals['_ISSUESERVICE'].methods_by_name['HoldIssueTree']._serialized_options = b'\212\354\030\004\020\001\030\001'
+  _globals['_ISSUESERVICE'].methods_by_name['ReleaseIssueTree']._loaded_options = None
+  _globals['_ISSUESERVICE'].methods_by_name['ReleaseIssueTree']._serialized_options = b'\212\354\030\004\020\001\030\001'
+  _globals['_ISSUESERVICE'].methods_by_name['RequestApproval']._loaded_options = None
+  _globals['_ISSUESERVICE'].methods_by_name['RequestApproval']._serialized_options = b'\212\354\030\006\020\001\030\001 \001'
+  _globals['_ISSUESERVICE'].methods_by_name['ResolveApproval']._loaded_options = None
+  _globals['_ISSUESERVICE'].methods_by_name['ResolveApproval']._serialized_options = b'\212\354\030\004\020\001\030\001'
+  _globals['_ISSUESERVICE'].methods_by_name['ListApprovals']._loaded_options = None
+  _globals['_ISSUESERVICE'].methods_by_name['ListApprovals']._serialized_options = b'\212\354\030\t\n\001*\020\001\030\001 \001'
+  _globals['_ISSUESERVICE'].methods_by_name['CreateProject']._loaded_options = None
+  _globals['_ISSUESERVICE'].methods_by_name['CreateProject']._serialized_options = b'\212\354\030\004\020\001\030\001'
+  _globals['_ISSUESERVICE'].methods_by_name['GetProject']._loaded_options = None
+  _globals['_ISSUESERVICE'].methods_by_name['GetProject']._serialized_options = b'\212\354\030\007\n\001*\020\001\030\001'
+  _globals['_ISSUESERVICE'].methods_by_name['ListProjects']._loaded_options = None
+  _globals['_ISSUESERVICE'].methods_by_name['ListProjects']._serialized_options = b'\212\354\030\007\n\001*\020\001\030\001'
+  _globals['_ISSUESERVICE'].methods_by_name['UpdateProject']._loaded_options = None
+  _globals['_ISSUESERVICE'].methods_by_name['UpdateProject']._serialized_options = b'\212\354\030\004\020\001\030\001'
+  _globals['_ISSUESTATUS']._serialized_start=4044
+  _globals['_ISSUESTATUS']._serialized_end=4271
+  _globals['_ISSUEPRIORITY']._serialized_start=4274
+  _globals['_ISSUEPRIORITY']._serialized_end=4426
+  _globals['_COMMENTAUTHORKIND']._serialized_start=4429
+  _globals['_COMMENTAUTHORKIND']._serialized_end=4611
+  _globals['_ISSUE']._serialized_start=306
+  _globals['_ISSUE']._serialized_end=1091
+  _globals['_CREATEISSUEREQUEST']._serialized_start=1094
+  _globals['_CREATEISSUEREQUEST']._serialized_end=1659
+  _globals['_CREATEISSUERESPONSE']._serialized_start=1661
+  _globals['_CREATEISSUERESPONSE']._serialized_end=1780
+  _globals['_GETISSUEREQUEST']._serialized_start=1782
+  _globals['_GETISSUEREQUEST']._serialized_end=1839
+  _globals['_GETISSUERESPONSE']._serialized_start=1841
+  _globals['_GETISSUERESPONSE']._serialized_end=1904
+  _globals['_LISTISSUESREQUEST']._serialized_start=1907
+  _globals['_LISTISSUESREQUEST']._serialized_end=2139
+  _globals['_LISTISSUESRESPONSE']._serialized_start=2141
+  _globals['_LISTISSUESRESPONSE']._serialized_end=2232
+  _globals['_UPDATEISSUEREQUEST']._serialized_start=2235
+  _globals['_UPDATEISSUEREQUEST']._serialized_end=2689
+  _globals['_UPDATEISSUERESPONSE']._serialized_start=2691
+  _globals['_UPDATEISSUERESPONSE']._serialized_end=2757
+  _globals['_DELETEISSUEREQUEST']._serialized_start=2759
+  _globals['_DELETEISSUEREQUEST']._serialized_end=2811
+  _globals['_DELETEISSUERESPONSE']._serialized_start=2813
+  _globals['_DELETEISSUERESPONSE']._serialized_end=2834
+  _globals['_COMMENT']._serialized_start=2837
+  _globals['_COMMENT']._serialized_end=3045
+  _globals['_ADDCOMMENTREQUEST']._serialized_start=3047
+  _globals['_ADDCOMMENTREQUEST']._serialized_end=3147
+  _globals['_ADDCOMMENTRESPONSE']._serialized_start=3149
+  _globals['_ADDCOMMENTRESPONSE']._serialized_end=3272
+  _globals['_LISTCOMMENTSREQUEST']._serialized_start=3274
+  _globals['_LISTCOMMENTSREQUEST']._serialized_end=3352
+  _globals['_LISTCOMMENTSRESPONSE']._serialized_start=3354
+  _globals['_LISTCOMMENTSRESPONSE']._serialized_end=3451
+  _globals['_CHECKOUTISSUEREQUEST']._serialized_start=3453
+  _globals['_CHECKOUTISSUEREQUEST']._serialized_end=3572
+  _globals['_CHECKOUTISSUERESPONSE']._serialized_start=3574
+  _globals['_CHECKOUTISSUERESPONSE']._serialized_end=3642
+  _globals['_RELEASEISSUEREQUEST']._serialized_start=3644
+  _globals['_RELEASEISSUEREQUEST']._serialized_end=3698
+  _globals['_RELEASEISSUERESPONSE']._serialized_start=3700
+  _globals['_RELEASEISSUERESPONSE']._serialized_end=3767
+  _globals['_ADDRELATIONREQUEST']._serialized_start=3769
+  _globals['_ADDRELATIONREQUEST']._serialized_end=3833
+  _globals['_ADDRELATIONRESPONSE']._serialized_start=3835
+  _globals['_ADDRELATIONRESPONSE']._serialized_end=3901
+  _globals['_REMOVERELATIONREQUEST']._serialized_start=3903
+  _globals['_REMOVERELATIONREQUEST']._serialized_end=3970
+  _globals['_REMOVERELATIONRESPONSE']._serialized_start=3972
+  _globals['_REMOVERELATIONRESPONSE']._serialized_end=4041
+  _globals['_ISSUESERVICE']._serialized_start=4614
+  _globals['_ISSUESERVICE']._serialized_end=6986
 # @@protoc_insertion_point(module_scope)

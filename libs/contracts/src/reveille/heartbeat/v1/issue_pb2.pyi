@@ -5,6 +5,7 @@ Issues: pieces of work that agents and people share."""
 
 from collections import abc as _abc
 from google.protobuf import descriptor as _descriptor
+from google.protobuf import field_mask_pb2 as _field_mask_pb2
 from google.protobuf import message as _message
 from google.protobuf import timestamp_pb2 as _timestamp_pb2
 from google.protobuf.internal import containers as _containers
@@ -97,6 +98,38 @@ ISSUE_PRIORITY_LOW: IssuePriority.ValueType  # 4
 """After the others."""
 Global___IssuePriority: _TypeAlias = IssuePriority  # noqa: Y015
 
+class _CommentAuthorKind:
+    ValueType = _typing.NewType("ValueType", _builtins.int)
+    V: _TypeAlias = ValueType  # noqa: Y015
+
+class _CommentAuthorKindEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_CommentAuthorKind.ValueType], _builtins.type):
+    DESCRIPTOR: _descriptor.EnumDescriptor
+    COMMENT_AUTHOR_KIND_UNSPECIFIED: _CommentAuthorKind.ValueType  # 0
+    """Not used."""
+    COMMENT_AUTHOR_KIND_USER: _CommentAuthorKind.ValueType  # 1
+    """A person."""
+    COMMENT_AUTHOR_KIND_AGENT: _CommentAuthorKind.ValueType  # 2
+    """An agent, in an attempt."""
+    COMMENT_AUTHOR_KIND_SERVICE: _CommentAuthorKind.ValueType  # 3
+    """A service."""
+    COMMENT_AUTHOR_KIND_SYSTEM: _CommentAuthorKind.ValueType  # 4
+    """Heartbeat itself."""
+
+class CommentAuthorKind(_CommentAuthorKind, metaclass=_CommentAuthorKindEnumTypeWrapper):
+    """Who wrote a comment."""
+
+COMMENT_AUTHOR_KIND_UNSPECIFIED: CommentAuthorKind.ValueType  # 0
+"""Not used."""
+COMMENT_AUTHOR_KIND_USER: CommentAuthorKind.ValueType  # 1
+"""A person."""
+COMMENT_AUTHOR_KIND_AGENT: CommentAuthorKind.ValueType  # 2
+"""An agent, in an attempt."""
+COMMENT_AUTHOR_KIND_SERVICE: CommentAuthorKind.ValueType  # 3
+"""A service."""
+COMMENT_AUTHOR_KIND_SYSTEM: CommentAuthorKind.ValueType  # 4
+"""Heartbeat itself."""
+Global___CommentAuthorKind: _TypeAlias = CommentAuthorKind  # noqa: Y015
+
 @_typing.final
 class Issue(_message.Message):
     """A piece of work."""
@@ -117,6 +150,19 @@ class Issue(_message.Message):
     ETAG_FIELD_NUMBER: _builtins.int
     CREATE_TIME_FIELD_NUMBER: _builtins.int
     UPDATE_TIME_FIELD_NUMBER: _builtins.int
+    PROJECT_ID_FIELD_NUMBER: _builtins.int
+    PARENT_ISSUE_ID_FIELD_NUMBER: _builtins.int
+    ASSIGNEE_USER_ID_FIELD_NUMBER: _builtins.int
+    REVIEWER_AGENT_ID_FIELD_NUMBER: _builtins.int
+    REVIEWER_USER_ID_FIELD_NUMBER: _builtins.int
+    CHECKOUT_RUN_ID_FIELD_NUMBER: _builtins.int
+    ORIGIN_KIND_FIELD_NUMBER: _builtins.int
+    ORIGIN_ID_FIELD_NUMBER: _builtins.int
+    BLOCKER_ISSUE_IDS_FIELD_NUMBER: _builtins.int
+    SUBSCRIBER_USER_IDS_FIELD_NUMBER: _builtins.int
+    HOLD_ID_FIELD_NUMBER: _builtins.int
+    START_TIME_FIELD_NUMBER: _builtins.int
+    END_TIME_FIELD_NUMBER: _builtins.int
     issue_id: _builtins.str
     """The id."""
     workspace_id: _builtins.str
@@ -141,6 +187,24 @@ class Issue(_message.Message):
     """The attempt that holds it; empty when none."""
     etag: _builtins.str
     """Changes with every change."""
+    project_id: _builtins.str
+    """The project; empty when none."""
+    parent_issue_id: _builtins.str
+    """The issue it is a part of; empty when none."""
+    assignee_user_id: _builtins.str
+    """The person it belongs to; empty when none."""
+    reviewer_agent_id: _builtins.str
+    """The agent that judges it; empty when none."""
+    reviewer_user_id: _builtins.str
+    """The person who judges it; empty when none."""
+    checkout_run_id: _builtins.str
+    """The attempt that owns it; empty when none."""
+    origin_kind: _builtins.str
+    """What made it: `manual`, `autopilot` or `agent`."""
+    origin_id: _builtins.str
+    """The row that made it, by its kind."""
+    hold_id: _builtins.str
+    """The hold on it or on an issue above it; empty when none."""
     @_builtins.property
     def create_time(self) -> _timestamp_pb2.Timestamp:
         """When it was created."""
@@ -148,6 +212,22 @@ class Issue(_message.Message):
     @_builtins.property
     def update_time(self) -> _timestamp_pb2.Timestamp:
         """When it was changed last."""
+
+    @_builtins.property
+    def blocker_issue_ids(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """The issues that block it."""
+
+    @_builtins.property
+    def subscriber_user_ids(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """The people who want to hear of it."""
+
+    @_builtins.property
+    def start_time(self) -> _timestamp_pb2.Timestamp:
+        """When work on it began."""
+
+    @_builtins.property
+    def end_time(self) -> _timestamp_pb2.Timestamp:
+        """When it was done or cancelled."""
 
     def __init__(
         self,
@@ -166,10 +246,23 @@ class Issue(_message.Message):
         etag: _builtins.str = ...,
         create_time: _timestamp_pb2.Timestamp | None = ...,
         update_time: _timestamp_pb2.Timestamp | None = ...,
+        project_id: _builtins.str = ...,
+        parent_issue_id: _builtins.str = ...,
+        assignee_user_id: _builtins.str = ...,
+        reviewer_agent_id: _builtins.str = ...,
+        reviewer_user_id: _builtins.str = ...,
+        checkout_run_id: _builtins.str = ...,
+        origin_kind: _builtins.str = ...,
+        origin_id: _builtins.str = ...,
+        blocker_issue_ids: _abc.Iterable[_builtins.str] | None = ...,
+        subscriber_user_ids: _abc.Iterable[_builtins.str] | None = ...,
+        hold_id: _builtins.str = ...,
+        start_time: _timestamp_pb2.Timestamp | None = ...,
+        end_time: _timestamp_pb2.Timestamp | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["create_time", b"create_time", "update_time", b"update_time"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["create_time", b"create_time", "end_time", b"end_time", "start_time", b"start_time", "update_time", b"update_time"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["assignee_agent_id", b"assignee_agent_id", "create_time", b"create_time", "description", b"description", "etag", b"etag", "execution_run_id", b"execution_run_id", "identifier", b"identifier", "issue_id", b"issue_id", "occurrence_key", b"occurrence_key", "priority", b"priority", "responsible_user_id", b"responsible_user_id", "status", b"status", "title", b"title", "update_time", b"update_time", "workspace_id", b"workspace_id"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["assignee_agent_id", b"assignee_agent_id", "assignee_user_id", b"assignee_user_id", "blocker_issue_ids", b"blocker_issue_ids", "checkout_run_id", b"checkout_run_id", "create_time", b"create_time", "description", b"description", "end_time", b"end_time", "etag", b"etag", "execution_run_id", b"execution_run_id", "hold_id", b"hold_id", "identifier", b"identifier", "issue_id", b"issue_id", "occurrence_key", b"occurrence_key", "origin_id", b"origin_id", "origin_kind", b"origin_kind", "parent_issue_id", b"parent_issue_id", "priority", b"priority", "project_id", b"project_id", "responsible_user_id", b"responsible_user_id", "reviewer_agent_id", b"reviewer_agent_id", "reviewer_user_id", b"reviewer_user_id", "start_time", b"start_time", "status", b"status", "subscriber_user_ids", b"subscriber_user_ids", "title", b"title", "update_time", b"update_time", "workspace_id", b"workspace_id"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -189,6 +282,16 @@ class CreateIssueRequest(_message.Message):
     ORIGIN_FIELD_NUMBER: _builtins.int
     PAYLOAD_FIELD_NUMBER: _builtins.int
     REQUEST_ID_FIELD_NUMBER: _builtins.int
+    ASSIGNEE_SQUAD_ID_FIELD_NUMBER: _builtins.int
+    ASSIGNEE_USER_ID_FIELD_NUMBER: _builtins.int
+    PROJECT_ID_FIELD_NUMBER: _builtins.int
+    PARENT_ISSUE_ID_FIELD_NUMBER: _builtins.int
+    BLOCKER_ISSUE_IDS_FIELD_NUMBER: _builtins.int
+    REVIEWER_AGENT_ID_FIELD_NUMBER: _builtins.int
+    REVIEWER_USER_ID_FIELD_NUMBER: _builtins.int
+    SUBSCRIBER_USER_IDS_FIELD_NUMBER: _builtins.int
+    STATUS_FIELD_NUMBER: _builtins.int
+    RESPONSIBLE_USER_ID_FIELD_NUMBER: _builtins.int
     workspace_id: _builtins.str
     """The workspace."""
     title: _builtins.str
@@ -201,6 +304,22 @@ class CreateIssueRequest(_message.Message):
     """How urgent it is."""
     request_id: _builtins.str
     """Makes the call of a user repeatable, at most 128 characters."""
+    assignee_squad_id: _builtins.str
+    """The squad it is assigned to, through its leader, when assignee_agent_id is empty."""
+    assignee_user_id: _builtins.str
+    """The person it is assigned to when no agent is."""
+    project_id: _builtins.str
+    """The project."""
+    parent_issue_id: _builtins.str
+    """The issue it is a part of."""
+    reviewer_agent_id: _builtins.str
+    """The agent that judges it."""
+    reviewer_user_id: _builtins.str
+    """The person who judges it."""
+    status: Global___IssueStatus.ValueType
+    """Where it begins: to do when unspecified, or the backlog."""
+    responsible_user_id: _builtins.str
+    """The person who answers for it; named by the rules of heartbeat when empty."""
     @_builtins.property
     def origin(self) -> _wakeup_pb2.Origin:
         """Who asks, and for whom; only services may fill it."""
@@ -208,6 +327,14 @@ class CreateIssueRequest(_message.Message):
     @_builtins.property
     def payload(self) -> _wakeup_pb2.Payload:
         """What the agent gets to read beside the issue."""
+
+    @_builtins.property
+    def blocker_issue_ids(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """The issues that block it, at most 100."""
+
+    @_builtins.property
+    def subscriber_user_ids(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """The people who want to hear of it, at most 100."""
 
     def __init__(
         self,
@@ -220,10 +347,20 @@ class CreateIssueRequest(_message.Message):
         origin: _wakeup_pb2.Origin | None = ...,
         payload: _wakeup_pb2.Payload | None = ...,
         request_id: _builtins.str = ...,
+        assignee_squad_id: _builtins.str = ...,
+        assignee_user_id: _builtins.str = ...,
+        project_id: _builtins.str = ...,
+        parent_issue_id: _builtins.str = ...,
+        blocker_issue_ids: _abc.Iterable[_builtins.str] | None = ...,
+        reviewer_agent_id: _builtins.str = ...,
+        reviewer_user_id: _builtins.str = ...,
+        subscriber_user_ids: _abc.Iterable[_builtins.str] | None = ...,
+        status: Global___IssueStatus.ValueType = ...,
+        responsible_user_id: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["origin", b"origin", "payload", b"payload"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["assignee_agent_id", b"assignee_agent_id", "description", b"description", "origin", b"origin", "payload", b"payload", "priority", b"priority", "request_id", b"request_id", "title", b"title", "workspace_id", b"workspace_id"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["assignee_agent_id", b"assignee_agent_id", "assignee_squad_id", b"assignee_squad_id", "assignee_user_id", b"assignee_user_id", "blocker_issue_ids", b"blocker_issue_ids", "description", b"description", "origin", b"origin", "parent_issue_id", b"parent_issue_id", "payload", b"payload", "priority", b"priority", "project_id", b"project_id", "request_id", b"request_id", "responsible_user_id", b"responsible_user_id", "reviewer_agent_id", b"reviewer_agent_id", "reviewer_user_id", b"reviewer_user_id", "status", b"status", "subscriber_user_ids", b"subscriber_user_ids", "title", b"title", "workspace_id", b"workspace_id"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -266,16 +403,20 @@ class GetIssueRequest(_message.Message):
     DESCRIPTOR: _descriptor.Descriptor
 
     ISSUE_ID_FIELD_NUMBER: _builtins.int
+    WORKSPACE_ID_FIELD_NUMBER: _builtins.int
     issue_id: _builtins.str
-    """The id."""
+    """The id, or the identifier, for example `ABC-1`."""
+    workspace_id: _builtins.str
+    """The workspace; needed with an identifier only."""
     def __init__(
         self,
         *,
         issue_id: _builtins.str = ...,
+        workspace_id: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["issue_id", b"issue_id"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["issue_id", b"issue_id", "workspace_id", b"workspace_id"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -316,6 +457,9 @@ class ListIssuesRequest(_message.Message):
     ASSIGNEE_AGENT_ID_FIELD_NUMBER: _builtins.int
     PAGE_SIZE_FIELD_NUMBER: _builtins.int
     PAGE_TOKEN_FIELD_NUMBER: _builtins.int
+    PROJECT_ID_FIELD_NUMBER: _builtins.int
+    PARENT_ISSUE_ID_FIELD_NUMBER: _builtins.int
+    ASSIGNEE_USER_ID_FIELD_NUMBER: _builtins.int
     workspace_id: _builtins.str
     """The workspace."""
     assignee_agent_id: _builtins.str
@@ -324,6 +468,12 @@ class ListIssuesRequest(_message.Message):
     """At most this many, 1 to 200; 50 when zero."""
     page_token: _builtins.str
     """The next_page_token of the page before."""
+    project_id: _builtins.str
+    """Only of this project; all when empty."""
+    parent_issue_id: _builtins.str
+    """Only parts of this issue; all when empty."""
+    assignee_user_id: _builtins.str
+    """Only of this person; all when empty."""
     @_builtins.property
     def statuses(self) -> _containers.RepeatedScalarFieldContainer[Global___IssueStatus.ValueType]:
         """Only in these states; all when empty."""
@@ -336,10 +486,13 @@ class ListIssuesRequest(_message.Message):
         assignee_agent_id: _builtins.str = ...,
         page_size: _builtins.int = ...,
         page_token: _builtins.str = ...,
+        project_id: _builtins.str = ...,
+        parent_issue_id: _builtins.str = ...,
+        assignee_user_id: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["assignee_agent_id", b"assignee_agent_id", "page_size", b"page_size", "page_token", b"page_token", "statuses", b"statuses", "workspace_id", b"workspace_id"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["assignee_agent_id", b"assignee_agent_id", "assignee_user_id", b"assignee_user_id", "page_size", b"page_size", "page_token", b"page_token", "parent_issue_id", b"parent_issue_id", "project_id", b"project_id", "statuses", b"statuses", "workspace_id", b"workspace_id"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -375,29 +528,81 @@ Global___ListIssuesResponse: _TypeAlias = ListIssuesResponse  # noqa: Y015
 
 @_typing.final
 class UpdateIssueRequest(_message.Message):
-    """A move of an issue."""
+    """Changes of an issue."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
     ISSUE_ID_FIELD_NUMBER: _builtins.int
     STATUS_FIELD_NUMBER: _builtins.int
     ETAG_FIELD_NUMBER: _builtins.int
+    UPDATE_MASK_FIELD_NUMBER: _builtins.int
+    TITLE_FIELD_NUMBER: _builtins.int
+    DESCRIPTION_FIELD_NUMBER: _builtins.int
+    PRIORITY_FIELD_NUMBER: _builtins.int
+    ASSIGNEE_AGENT_ID_FIELD_NUMBER: _builtins.int
+    ASSIGNEE_USER_ID_FIELD_NUMBER: _builtins.int
+    REVIEWER_AGENT_ID_FIELD_NUMBER: _builtins.int
+    REVIEWER_USER_ID_FIELD_NUMBER: _builtins.int
+    PROJECT_ID_FIELD_NUMBER: _builtins.int
+    PARENT_ISSUE_ID_FIELD_NUMBER: _builtins.int
+    RESPONSIBLE_USER_ID_FIELD_NUMBER: _builtins.int
+    SUBSCRIBER_USER_IDS_FIELD_NUMBER: _builtins.int
     issue_id: _builtins.str
     """The id."""
     status: Global___IssueStatus.ValueType
     """The status to move to."""
     etag: _builtins.str
     """The etag the caller read; not compared when empty."""
+    title: _builtins.str
+    """The title."""
+    description: _builtins.str
+    """What is to be done."""
+    priority: Global___IssuePriority.ValueType
+    """How urgent it is."""
+    assignee_agent_id: _builtins.str
+    """The agent it belongs to."""
+    assignee_user_id: _builtins.str
+    """The person it belongs to."""
+    reviewer_agent_id: _builtins.str
+    """The agent that judges it."""
+    reviewer_user_id: _builtins.str
+    """The person who judges it."""
+    project_id: _builtins.str
+    """The project."""
+    parent_issue_id: _builtins.str
+    """The issue it is a part of."""
+    responsible_user_id: _builtins.str
+    """The person who answers for it."""
+    @_builtins.property
+    def update_mask(self) -> _field_mask_pb2.FieldMask:
+        """Which of the fields here change; the status alone when absent. A field that is named and empty is cleared."""
+
+    @_builtins.property
+    def subscriber_user_ids(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """The people who want to hear of it, at most 100."""
+
     def __init__(
         self,
         *,
         issue_id: _builtins.str = ...,
         status: Global___IssueStatus.ValueType = ...,
         etag: _builtins.str = ...,
+        update_mask: _field_mask_pb2.FieldMask | None = ...,
+        title: _builtins.str = ...,
+        description: _builtins.str = ...,
+        priority: Global___IssuePriority.ValueType = ...,
+        assignee_agent_id: _builtins.str = ...,
+        assignee_user_id: _builtins.str = ...,
+        reviewer_agent_id: _builtins.str = ...,
+        reviewer_user_id: _builtins.str = ...,
+        project_id: _builtins.str = ...,
+        parent_issue_id: _builtins.str = ...,
+        responsible_user_id: _builtins.str = ...,
+        subscriber_user_ids: _abc.Iterable[_builtins.str] | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["update_mask", b"update_mask"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["etag", b"etag", "issue_id", b"issue_id", "status", b"status"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["assignee_agent_id", b"assignee_agent_id", "assignee_user_id", b"assignee_user_id", "description", b"description", "etag", b"etag", "issue_id", b"issue_id", "parent_issue_id", b"parent_issue_id", "priority", b"priority", "project_id", b"project_id", "responsible_user_id", b"responsible_user_id", "reviewer_agent_id", b"reviewer_agent_id", "reviewer_user_id", b"reviewer_user_id", "status", b"status", "subscriber_user_ids", b"subscriber_user_ids", "title", b"title", "update_mask", b"update_mask"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -426,3 +631,424 @@ class UpdateIssueResponse(_message.Message):
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___UpdateIssueResponse: _TypeAlias = UpdateIssueResponse  # noqa: Y015
+
+@_typing.final
+class DeleteIssueRequest(_message.Message):
+    """Which issue to remove."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    ISSUE_ID_FIELD_NUMBER: _builtins.int
+    ETAG_FIELD_NUMBER: _builtins.int
+    issue_id: _builtins.str
+    """The id."""
+    etag: _builtins.str
+    """The etag the caller read; not compared when empty."""
+    def __init__(
+        self,
+        *,
+        issue_id: _builtins.str = ...,
+        etag: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["etag", b"etag", "issue_id", b"issue_id"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___DeleteIssueRequest: _TypeAlias = DeleteIssueRequest  # noqa: Y015
+
+@_typing.final
+class DeleteIssueResponse(_message.Message):
+    """It is gone."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    def __init__(
+        self,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___DeleteIssueResponse: _TypeAlias = DeleteIssueResponse  # noqa: Y015
+
+@_typing.final
+class Comment(_message.Message):
+    """Something said about an issue."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    COMMENT_ID_FIELD_NUMBER: _builtins.int
+    ISSUE_ID_FIELD_NUMBER: _builtins.int
+    AUTHOR_KIND_FIELD_NUMBER: _builtins.int
+    AUTHOR_ID_FIELD_NUMBER: _builtins.int
+    RUN_ID_FIELD_NUMBER: _builtins.int
+    BODY_FIELD_NUMBER: _builtins.int
+    CREATE_TIME_FIELD_NUMBER: _builtins.int
+    comment_id: _builtins.str
+    """The id."""
+    issue_id: _builtins.str
+    """The issue."""
+    author_kind: Global___CommentAuthorKind.ValueType
+    """Who wrote it."""
+    author_id: _builtins.str
+    """The person, agent or service, by its kind."""
+    run_id: _builtins.str
+    """The attempt in which an agent wrote it."""
+    body: _builtins.str
+    """What it says."""
+    @_builtins.property
+    def create_time(self) -> _timestamp_pb2.Timestamp:
+        """When it was written."""
+
+    def __init__(
+        self,
+        *,
+        comment_id: _builtins.str = ...,
+        issue_id: _builtins.str = ...,
+        author_kind: Global___CommentAuthorKind.ValueType = ...,
+        author_id: _builtins.str = ...,
+        run_id: _builtins.str = ...,
+        body: _builtins.str = ...,
+        create_time: _timestamp_pb2.Timestamp | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["create_time", b"create_time"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["author_id", b"author_id", "author_kind", b"author_kind", "body", b"body", "comment_id", b"comment_id", "create_time", b"create_time", "issue_id", b"issue_id", "run_id", b"run_id"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___Comment: _TypeAlias = Comment  # noqa: Y015
+
+@_typing.final
+class AddCommentRequest(_message.Message):
+    """Something to say about an issue."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    ISSUE_ID_FIELD_NUMBER: _builtins.int
+    BODY_FIELD_NUMBER: _builtins.int
+    MENTIONED_AGENT_IDS_FIELD_NUMBER: _builtins.int
+    REQUEST_ID_FIELD_NUMBER: _builtins.int
+    issue_id: _builtins.str
+    """The issue."""
+    body: _builtins.str
+    """What it says, 1 to 100,000 characters."""
+    request_id: _builtins.str
+    """Makes the call repeatable, at most 128 characters."""
+    @_builtins.property
+    def mentioned_agent_ids(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """Agents to wake for it beside the assignee, at most 20."""
+
+    def __init__(
+        self,
+        *,
+        issue_id: _builtins.str = ...,
+        body: _builtins.str = ...,
+        mentioned_agent_ids: _abc.Iterable[_builtins.str] | None = ...,
+        request_id: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["body", b"body", "issue_id", b"issue_id", "mentioned_agent_ids", b"mentioned_agent_ids", "request_id", b"request_id"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___AddCommentRequest: _TypeAlias = AddCommentRequest  # noqa: Y015
+
+@_typing.final
+class AddCommentResponse(_message.Message):
+    """The comment, and whom it woke."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    COMMENT_FIELD_NUMBER: _builtins.int
+    WAKEUPS_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def comment(self) -> Global___Comment:
+        """The comment."""
+
+    @_builtins.property
+    def wakeups(self) -> _containers.RepeatedCompositeFieldContainer[_wakeup_pb2.WakeupResult]:
+        """The wakeups it made, the assignee's first."""
+
+    def __init__(
+        self,
+        *,
+        comment: Global___Comment | None = ...,
+        wakeups: _abc.Iterable[_wakeup_pb2.WakeupResult] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["comment", b"comment"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["comment", b"comment", "wakeups", b"wakeups"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___AddCommentResponse: _TypeAlias = AddCommentResponse  # noqa: Y015
+
+@_typing.final
+class ListCommentsRequest(_message.Message):
+    """Which comments to list."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    ISSUE_ID_FIELD_NUMBER: _builtins.int
+    PAGE_SIZE_FIELD_NUMBER: _builtins.int
+    PAGE_TOKEN_FIELD_NUMBER: _builtins.int
+    issue_id: _builtins.str
+    """The issue."""
+    page_size: _builtins.int
+    """At most this many, 1 to 200; 50 when zero."""
+    page_token: _builtins.str
+    """The next_page_token of the page before."""
+    def __init__(
+        self,
+        *,
+        issue_id: _builtins.str = ...,
+        page_size: _builtins.int = ...,
+        page_token: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["issue_id", b"issue_id", "page_size", b"page_size", "page_token", b"page_token"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ListCommentsRequest: _TypeAlias = ListCommentsRequest  # noqa: Y015
+
+@_typing.final
+class ListCommentsResponse(_message.Message):
+    """A page of comments."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    COMMENTS_FIELD_NUMBER: _builtins.int
+    NEXT_PAGE_TOKEN_FIELD_NUMBER: _builtins.int
+    next_page_token: _builtins.str
+    """Empty on the last page."""
+    @_builtins.property
+    def comments(self) -> _containers.RepeatedCompositeFieldContainer[Global___Comment]:
+        """The comments."""
+
+    def __init__(
+        self,
+        *,
+        comments: _abc.Iterable[Global___Comment] | None = ...,
+        next_page_token: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["comments", b"comments", "next_page_token", b"next_page_token"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ListCommentsResponse: _TypeAlias = ListCommentsResponse  # noqa: Y015
+
+@_typing.final
+class CheckoutIssueRequest(_message.Message):
+    """Which issue an attempt wants to own."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    ISSUE_ID_FIELD_NUMBER: _builtins.int
+    RUN_ID_FIELD_NUMBER: _builtins.int
+    EXPECTED_STATUSES_FIELD_NUMBER: _builtins.int
+    issue_id: _builtins.str
+    """The issue."""
+    run_id: _builtins.str
+    """The attempt; the caller's own when a run calls."""
+    @_builtins.property
+    def expected_statuses(self) -> _containers.RepeatedScalarFieldContainer[Global___IssueStatus.ValueType]:
+        """The statuses it may have; backlog, to do and blocked when empty."""
+
+    def __init__(
+        self,
+        *,
+        issue_id: _builtins.str = ...,
+        run_id: _builtins.str = ...,
+        expected_statuses: _abc.Iterable[Global___IssueStatus.ValueType] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["expected_statuses", b"expected_statuses", "issue_id", b"issue_id", "run_id", b"run_id"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___CheckoutIssueRequest: _TypeAlias = CheckoutIssueRequest  # noqa: Y015
+
+@_typing.final
+class CheckoutIssueResponse(_message.Message):
+    """The issue."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    ISSUE_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def issue(self) -> Global___Issue:
+        """The issue."""
+
+    def __init__(
+        self,
+        *,
+        issue: Global___Issue | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["issue", b"issue"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["issue", b"issue"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___CheckoutIssueResponse: _TypeAlias = CheckoutIssueResponse  # noqa: Y015
+
+@_typing.final
+class ReleaseIssueRequest(_message.Message):
+    """Which issue to give back."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    ISSUE_ID_FIELD_NUMBER: _builtins.int
+    FORCE_FIELD_NUMBER: _builtins.int
+    issue_id: _builtins.str
+    """The issue."""
+    force: _builtins.bool
+    """Whether to take it from whoever owns it; administrators only."""
+    def __init__(
+        self,
+        *,
+        issue_id: _builtins.str = ...,
+        force: _builtins.bool = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["force", b"force", "issue_id", b"issue_id"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ReleaseIssueRequest: _TypeAlias = ReleaseIssueRequest  # noqa: Y015
+
+@_typing.final
+class ReleaseIssueResponse(_message.Message):
+    """The issue."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    ISSUE_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def issue(self) -> Global___Issue:
+        """The issue."""
+
+    def __init__(
+        self,
+        *,
+        issue: Global___Issue | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["issue", b"issue"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["issue", b"issue"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ReleaseIssueResponse: _TypeAlias = ReleaseIssueResponse  # noqa: Y015
+
+@_typing.final
+class AddRelationRequest(_message.Message):
+    """Which issue blocks which."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    ISSUE_ID_FIELD_NUMBER: _builtins.int
+    BLOCKER_ISSUE_ID_FIELD_NUMBER: _builtins.int
+    issue_id: _builtins.str
+    """The issue that is blocked."""
+    blocker_issue_id: _builtins.str
+    """The issue that blocks it."""
+    def __init__(
+        self,
+        *,
+        issue_id: _builtins.str = ...,
+        blocker_issue_id: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["blocker_issue_id", b"blocker_issue_id", "issue_id", b"issue_id"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___AddRelationRequest: _TypeAlias = AddRelationRequest  # noqa: Y015
+
+@_typing.final
+class AddRelationResponse(_message.Message):
+    """The blocked issue."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    ISSUE_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def issue(self) -> Global___Issue:
+        """The issue."""
+
+    def __init__(
+        self,
+        *,
+        issue: Global___Issue | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["issue", b"issue"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["issue", b"issue"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___AddRelationResponse: _TypeAlias = AddRelationResponse  # noqa: Y015
+
+@_typing.final
+class RemoveRelationRequest(_message.Message):
+    """Which issue blocks another no more."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    ISSUE_ID_FIELD_NUMBER: _builtins.int
+    BLOCKER_ISSUE_ID_FIELD_NUMBER: _builtins.int
+    issue_id: _builtins.str
+    """The issue that was blocked."""
+    blocker_issue_id: _builtins.str
+    """The issue that blocked it."""
+    def __init__(
+        self,
+        *,
+        issue_id: _builtins.str = ...,
+        blocker_issue_id: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["blocker_issue_id", b"blocker_issue_id", "issue_id", b"issue_id"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___RemoveRelationRequest: _TypeAlias = RemoveRelationRequest  # noqa: Y015
+
+@_typing.final
+class RemoveRelationResponse(_message.Message):
+    """The issue that was blocked."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    ISSUE_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def issue(self) -> Global___Issue:
+        """The issue."""
+
+    def __init__(
+        self,
+        *,
+        issue: Global___Issue | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["issue", b"issue"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["issue", b"issue"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___RemoveRelationResponse: _TypeAlias = RemoveRelationResponse  # noqa: Y015

@@ -3,7 +3,10 @@
 import grpc
 import warnings
 
+from reveille.heartbeat.v1 import approval_pb2 as reveille_dot_heartbeat_dot_v1_dot_approval__pb2
+from reveille.heartbeat.v1 import hold_pb2 as reveille_dot_heartbeat_dot_v1_dot_hold__pb2
 from reveille.heartbeat.v1 import issue_pb2 as reveille_dot_heartbeat_dot_v1_dot_issue__pb2
+from reveille.heartbeat.v1 import project_pb2 as reveille_dot_heartbeat_dot_v1_dot_project__pb2
 
 GRPC_GENERATED_VERSION = '1.85.1'
 GRPC_VERSION = grpc.__version__
@@ -55,6 +58,86 @@ class IssueServiceStub:
                 request_serializer=reveille_dot_heartbeat_dot_v1_dot_issue__pb2.UpdateIssueRequest.SerializeToString,
                 response_deserializer=reveille_dot_heartbeat_dot_v1_dot_issue__pb2.UpdateIssueResponse.FromString,
                 _registered_method=True)
+        self.DeleteIssue = channel.unary_unary(
+                '/reveille.heartbeat.v1.IssueService/DeleteIssue',
+                request_serializer=reveille_dot_heartbeat_dot_v1_dot_issue__pb2.DeleteIssueRequest.SerializeToString,
+                response_deserializer=reveille_dot_heartbeat_dot_v1_dot_issue__pb2.DeleteIssueResponse.FromString,
+                _registered_method=True)
+        self.AddComment = channel.unary_unary(
+                '/reveille.heartbeat.v1.IssueService/AddComment',
+                request_serializer=reveille_dot_heartbeat_dot_v1_dot_issue__pb2.AddCommentRequest.SerializeToString,
+                response_deserializer=reveille_dot_heartbeat_dot_v1_dot_issue__pb2.AddCommentResponse.FromString,
+                _registered_method=True)
+        self.ListComments = channel.unary_unary(
+                '/reveille.heartbeat.v1.IssueService/ListComments',
+                request_serializer=reveille_dot_heartbeat_dot_v1_dot_issue__pb2.ListCommentsRequest.SerializeToString,
+                response_deserializer=reveille_dot_heartbeat_dot_v1_dot_issue__pb2.ListCommentsResponse.FromString,
+                _registered_method=True)
+        self.CheckoutIssue = channel.unary_unary(
+                '/reveille.heartbeat.v1.IssueService/CheckoutIssue',
+                request_serializer=reveille_dot_heartbeat_dot_v1_dot_issue__pb2.CheckoutIssueRequest.SerializeToString,
+                response_deserializer=reveille_dot_heartbeat_dot_v1_dot_issue__pb2.CheckoutIssueResponse.FromString,
+                _registered_method=True)
+        self.ReleaseIssue = channel.unary_unary(
+                '/reveille.heartbeat.v1.IssueService/ReleaseIssue',
+                request_serializer=reveille_dot_heartbeat_dot_v1_dot_issue__pb2.ReleaseIssueRequest.SerializeToString,
+                response_deserializer=reveille_dot_heartbeat_dot_v1_dot_issue__pb2.ReleaseIssueResponse.FromString,
+                _registered_method=True)
+        self.AddRelation = channel.unary_unary(
+                '/reveille.heartbeat.v1.IssueService/AddRelation',
+                request_serializer=reveille_dot_heartbeat_dot_v1_dot_issue__pb2.AddRelationRequest.SerializeToString,
+                response_deserializer=reveille_dot_heartbeat_dot_v1_dot_issue__pb2.AddRelationResponse.FromString,
+                _registered_method=True)
+        self.RemoveRelation = channel.unary_unary(
+                '/reveille.heartbeat.v1.IssueService/RemoveRelation',
+                request_serializer=reveille_dot_heartbeat_dot_v1_dot_issue__pb2.RemoveRelationRequest.SerializeToString,
+                response_deserializer=reveille_dot_heartbeat_dot_v1_dot_issue__pb2.RemoveRelationResponse.FromString,
+                _registered_method=True)
+        self.HoldIssueTree = channel.unary_unary(
+                '/reveille.heartbeat.v1.IssueService/HoldIssueTree',
+                request_serializer=reveille_dot_heartbeat_dot_v1_dot_hold__pb2.HoldIssueTreeRequest.SerializeToString,
+                response_deserializer=reveille_dot_heartbeat_dot_v1_dot_hold__pb2.HoldIssueTreeResponse.FromString,
+                _registered_method=True)
+        self.ReleaseIssueTree = channel.unary_unary(
+                '/reveille.heartbeat.v1.IssueService/ReleaseIssueTree',
+                request_serializer=reveille_dot_heartbeat_dot_v1_dot_hold__pb2.ReleaseIssueTreeRequest.SerializeToString,
+                response_deserializer=reveille_dot_heartbeat_dot_v1_dot_hold__pb2.ReleaseIssueTreeResponse.FromString,
+                _registered_method=True)
+        self.RequestApproval = channel.unary_unary(
+                '/reveille.heartbeat.v1.IssueService/RequestApproval',
+                request_serializer=reveille_dot_heartbeat_dot_v1_dot_approval__pb2.RequestApprovalRequest.SerializeToString,
+                response_deserializer=reveille_dot_heartbeat_dot_v1_dot_approval__pb2.RequestApprovalResponse.FromString,
+                _registered_method=True)
+        self.ResolveApproval = channel.unary_unary(
+                '/reveille.heartbeat.v1.IssueService/ResolveApproval',
+                request_serializer=reveille_dot_heartbeat_dot_v1_dot_approval__pb2.ResolveApprovalRequest.SerializeToString,
+                response_deserializer=reveille_dot_heartbeat_dot_v1_dot_approval__pb2.ResolveApprovalResponse.FromString,
+                _registered_method=True)
+        self.ListApprovals = channel.unary_unary(
+                '/reveille.heartbeat.v1.IssueService/ListApprovals',
+                request_serializer=reveille_dot_heartbeat_dot_v1_dot_approval__pb2.ListApprovalsRequest.SerializeToString,
+                response_deserializer=reveille_dot_heartbeat_dot_v1_dot_approval__pb2.ListApprovalsResponse.FromString,
+                _registered_method=True)
+        self.CreateProject = channel.unary_unary(
+                '/reveille.heartbeat.v1.IssueService/CreateProject',
+                request_serializer=reveille_dot_heartbeat_dot_v1_dot_project__pb2.CreateProjectRequest.SerializeToString,
+                response_deserializer=reveille_dot_heartbeat_dot_v1_dot_project__pb2.CreateProjectResponse.FromString,
+                _registered_method=True)
+        self.GetProject = channel.unary_unary(
+                '/reveille.heartbeat.v1.IssueService/GetProject',
+                request_serializer=reveille_dot_heartbeat_dot_v1_dot_project__pb2.GetProjectRequest.SerializeToString,
+                response_deserializer=reveille_dot_heartbeat_dot_v1_dot_project__pb2.GetProjectResponse.FromString,
+                _registered_method=True)
+        self.ListProjects = channel.unary_unary(
+                '/reveille.heartbeat.v1.IssueService/ListProjects',
+                request_serializer=reveille_dot_heartbeat_dot_v1_dot_project__pb2.ListProjectsRequest.SerializeToString,
+                response_deserializer=reveille_dot_heartbeat_dot_v1_dot_project__pb2.ListProjectsResponse.FromString,
+                _registered_method=True)
+        self.UpdateProject = channel.unary_unary(
+                '/reveille.heartbeat.v1.IssueService/UpdateProject',
+                request_serializer=reveille_dot_heartbeat_dot_v1_dot_project__pb2.UpdateProjectRequest.SerializeToString,
+                response_deserializer=reveille_dot_heartbeat_dot_v1_dot_project__pb2.UpdateProjectResponse.FromString,
+                _registered_method=True)
 
 
 class IssueServiceServicer:
@@ -63,14 +146,15 @@ class IssueServiceServicer:
 
     def CreateIssue(self, request, context):
         """Creates an issue and, when it has an agent, the wakeup of its assignment, in one transaction.
-        With an occurrence key the same call again answers with what the key made. Errors: INVALID_FIELD, NOT_FOUND, REQUEST_ID_REUSED.
+        With an occurrence key the same call again answers with what the key made. A run may create issues below its own.
+        Errors: INVALID_FIELD, NOT_FOUND, REQUEST_ID_REUSED, WRONG_STATE (the run has ended).
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def GetIssue(self, request, context):
-        """Reads an issue by its id. Errors: NOT_FOUND.
+        """Reads an issue by its id, or by its workspace and identifier. Errors: NOT_FOUND.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -84,8 +168,124 @@ class IssueServiceServicer:
         raise NotImplementedError('Method not implemented!')
 
     def UpdateIssue(self, request, context):
-        """Moves an issue to another status. A run may move the issue it works on, while it lives.
-        Errors: NOT_FOUND, ETAG_MISMATCH, WRONG_STATE.
+        """Changes an issue, and wakes whom the change concerns. A run may move the issue it works on, while it lives.
+        Errors: NOT_FOUND, INVALID_FIELD, ETAG_MISMATCH, WRONG_STATE.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def DeleteIssue(self, request, context):
+        """Removes an issue with its unsettled wakeups; a run at work is cancelled. Its history stays. Repeating changes nothing.
+        Errors: NOT_FOUND, ETAG_MISMATCH.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def AddComment(self, request, context):
+        """Says something about an issue. A comment of somebody else wakes the assignee, one of a person on an ended issue opens it again,
+        and agents that are mentioned are woken. Errors: NOT_FOUND, INVALID_FIELD, REQUEST_ID_REUSED, WRONG_STATE (the run has ended).
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def ListComments(self, request, context):
+        """Lists the comments of an issue, oldest first. Errors: NOT_FOUND.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def CheckoutIssue(self, request, context):
+        """Makes an attempt the owner of an issue and moves it into progress; for the attempt that owns it already this changes nothing.
+        Errors: NOT_FOUND, WRONG_STATE (held, blocked, or not in an expected status), CHECKOUT_CONFLICT (another attempt owns it).
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def ReleaseIssue(self, request, context):
+        """Gives an issue back: nobody is assigned, nobody owns it, and it is to do again unless it has ended. Its owner may, and administrators may force it.
+        Errors: NOT_FOUND, CHECKOUT_CONFLICT (another attempt owns it).
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def AddRelation(self, request, context):
+        """Makes one issue block another. Repeating changes nothing. Errors: NOT_FOUND, INVALID_FIELD (itself, a circle).
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def RemoveRelation(self, request, context):
+        """One issue blocks another no more; what waited for that goes on. Repeating changes nothing. Errors: NOT_FOUND.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def HoldIssueTree(self, request, context):
+        """Holds an issue and everything below it: nothing of it is started. Errors: NOT_FOUND, WRONG_STATE (it has a hold already).
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def ReleaseIssueTree(self, request, context):
+        """Lets a held tree go on, and gives back the statuses that a cancelling hold took. Errors: NOT_FOUND, WRONG_STATE (it has no hold).
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def RequestApproval(self, request, context):
+        """Asks people for a decision. Errors: NOT_FOUND, INVALID_FIELD, REQUEST_ID_REUSED.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def ResolveApproval(self, request, context):
+        """Decides; the agent that asked is woken. Errors: NOT_FOUND, ETAG_MISMATCH, WRONG_STATE (decided otherwise before).
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def ListApprovals(self, request, context):
+        """Lists approvals, newest first.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def CreateProject(self, request, context):
+        """Creates a project. Errors: INVALID_FIELD, NOT_FOUND (workspace), ALREADY_EXISTS (name), REQUEST_ID_REUSED.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def GetProject(self, request, context):
+        """Reads a project. Errors: NOT_FOUND.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def ListProjects(self, request, context):
+        """Lists the projects of a workspace by name.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def UpdateProject(self, request, context):
+        """Changes a project. Errors: NOT_FOUND, INVALID_FIELD, ALREADY_EXISTS (name), ETAG_MISMATCH.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -113,6 +313,86 @@ def add_IssueServiceServicer_to_server(servicer, server):
                     servicer.UpdateIssue,
                     request_deserializer=reveille_dot_heartbeat_dot_v1_dot_issue__pb2.UpdateIssueRequest.FromString,
                     response_serializer=reveille_dot_heartbeat_dot_v1_dot_issue__pb2.UpdateIssueResponse.SerializeToString,
+            ),
+            'DeleteIssue': grpc.unary_unary_rpc_method_handler(
+                    servicer.DeleteIssue,
+                    request_deserializer=reveille_dot_heartbeat_dot_v1_dot_issue__pb2.DeleteIssueRequest.FromString,
+                    response_serializer=reveille_dot_heartbeat_dot_v1_dot_issue__pb2.DeleteIssueResponse.SerializeToString,
+            ),
+            'AddComment': grpc.unary_unary_rpc_method_handler(
+                    servicer.AddComment,
+                    request_deserializer=reveille_dot_heartbeat_dot_v1_dot_issue__pb2.AddCommentRequest.FromString,
+                    response_serializer=reveille_dot_heartbeat_dot_v1_dot_issue__pb2.AddCommentResponse.SerializeToString,
+            ),
+            'ListComments': grpc.unary_unary_rpc_method_handler(
+                    servicer.ListComments,
+                    request_deserializer=reveille_dot_heartbeat_dot_v1_dot_issue__pb2.ListCommentsRequest.FromString,
+                    response_serializer=reveille_dot_heartbeat_dot_v1_dot_issue__pb2.ListCommentsResponse.SerializeToString,
+            ),
+            'CheckoutIssue': grpc.unary_unary_rpc_method_handler(
+                    servicer.CheckoutIssue,
+                    request_deserializer=reveille_dot_heartbeat_dot_v1_dot_issue__pb2.CheckoutIssueRequest.FromString,
+                    response_serializer=reveille_dot_heartbeat_dot_v1_dot_issue__pb2.CheckoutIssueResponse.SerializeToString,
+            ),
+            'ReleaseIssue': grpc.unary_unary_rpc_method_handler(
+                    servicer.ReleaseIssue,
+                    request_deserializer=reveille_dot_heartbeat_dot_v1_dot_issue__pb2.ReleaseIssueRequest.FromString,
+                    response_serializer=reveille_dot_heartbeat_dot_v1_dot_issue__pb2.ReleaseIssueResponse.SerializeToString,
+            ),
+            'AddRelation': grpc.unary_unary_rpc_method_handler(
+                    servicer.AddRelation,
+                    request_deserializer=reveille_dot_heartbeat_dot_v1_dot_issue__pb2.AddRelationRequest.FromString,
+                    response_serializer=reveille_dot_heartbeat_dot_v1_dot_issue__pb2.AddRelationResponse.SerializeToString,
+            ),
+            'RemoveRelation': grpc.unary_unary_rpc_method_handler(
+                    servicer.RemoveRelation,
+                    request_deserializer=reveille_dot_heartbeat_dot_v1_dot_issue__pb2.RemoveRelationRequest.FromString,
+                    response_serializer=reveille_dot_heartbeat_dot_v1_dot_issue__pb2.RemoveRelationResponse.SerializeToString,
+            ),
+            'HoldIssueTree': grpc.unary_unary_rpc_method_handler(
+                    servicer.HoldIssueTree,
+                    request_deserializer=reveille_dot_heartbeat_dot_v1_dot_hold__pb2.HoldIssueTreeRequest.FromString,
+                    response_serializer=reveille_dot_heartbeat_dot_v1_dot_hold__pb2.HoldIssueTreeResponse.SerializeToString,
+            ),
+            'ReleaseIssueTree': grpc.unary_unary_rpc_method_handler(
+                    servicer.ReleaseIssueTree,
+                    request_deserializer=reveille_dot_heartbeat_dot_v1_dot_hold__pb2.ReleaseIssueTreeRequest.FromString,
+                    response_serializer=reveille_dot_heartbeat_dot_v1_dot_hold__pb2.ReleaseIssueTreeResponse.SerializeToString,
+            ),
+            'RequestApproval': grpc.unary_unary_rpc_method_handler(
+                    servicer.RequestApproval,
+                    request_deserializer=reveille_dot_heartbeat_dot_v1_dot_approval__pb2.RequestApprovalRequest.FromString,
+                    response_serializer=reveille_dot_heartbeat_dot_v1_dot_approval__pb2.RequestApprovalResponse.SerializeToString,
+            ),
+            'ResolveApproval': grpc.unary_unary_rpc_method_handler(
+                    servicer.ResolveApproval,
+                    request_deserializer=reveille_dot_heartbeat_dot_v1_dot_approval__pb2.ResolveApprovalRequest.FromString,
+                    response_serializer=reveille_dot_heartbeat_dot_v1_dot_approval__pb2.ResolveApprovalResponse.SerializeToString,
+            ),
+            'ListApprovals': grpc.unary_unary_rpc_method_handler(
+                    servicer.ListApprovals,
+                    request_deserializer=reveille_dot_heartbeat_dot_v1_dot_approval__pb2.ListApprovalsRequest.FromString,
+                    response_serializer=reveille_dot_heartbeat_dot_v1_dot_approval__pb2.ListApprovalsResponse.SerializeToString,
+            ),
+            'CreateProject': grpc.unary_unary_rpc_method_handler(
+                    servicer.CreateProject,
+                    request_deserializer=reveille_dot_heartbeat_dot_v1_dot_project__pb2.CreateProjectRequest.FromString,
+                    response_serializer=reveille_dot_heartbeat_dot_v1_dot_project__pb2.CreateProjectResponse.SerializeToString,
+            ),
+            'GetProject': grpc.unary_unary_rpc_method_handler(
+                    servicer.GetProject,
+                    request_deserializer=reveille_dot_heartbeat_dot_v1_dot_project__pb2.GetProjectRequest.FromString,
+                    response_serializer=reveille_dot_heartbeat_dot_v1_dot_project__pb2.GetProjectResponse.SerializeToString,
+            ),
+            'ListProjects': grpc.unary_unary_rpc_method_handler(
+                    servicer.ListProjects,
+                    request_deserializer=reveille_dot_heartbeat_dot_v1_dot_project__pb2.ListProjectsRequest.FromString,
+                    response_serializer=reveille_dot_heartbeat_dot_v1_dot_project__pb2.ListProjectsResponse.SerializeToString,
+            ),
+            'UpdateProject': grpc.unary_unary_rpc_method_handler(
+                    servicer.UpdateProject,
+                    request_deserializer=reveille_dot_heartbeat_dot_v1_dot_project__pb2.UpdateProjectRequest.FromString,
+                    response_serializer=reveille_dot_heartbeat_dot_v1_dot_project__pb2.UpdateProjectResponse.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
@@ -224,6 +504,438 @@ class IssueService:
             '/reveille.heartbeat.v1.IssueService/UpdateIssue',
             reveille_dot_heartbeat_dot_v1_dot_issue__pb2.UpdateIssueRequest.SerializeToString,
             reveille_dot_heartbeat_dot_v1_dot_issue__pb2.UpdateIssueResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def DeleteIssue(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/reveille.heartbeat.v1.IssueService/DeleteIssue',
+            reveille_dot_heartbeat_dot_v1_dot_issue__pb2.DeleteIssueRequest.SerializeToString,
+            reveille_dot_heartbeat_dot_v1_dot_issue__pb2.DeleteIssueResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def AddComment(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/reveille.heartbeat.v1.IssueService/AddComment',
+            reveille_dot_heartbeat_dot_v1_dot_issue__pb2.AddCommentRequest.SerializeToString,
+            reveille_dot_heartbeat_dot_v1_dot_issue__pb2.AddCommentResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ListComments(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/reveille.heartbeat.v1.IssueService/ListComments',
+            reveille_dot_heartbeat_dot_v1_dot_issue__pb2.ListCommentsRequest.SerializeToString,
+            reveille_dot_heartbeat_dot_v1_dot_issue__pb2.ListCommentsResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def CheckoutIssue(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/reveille.heartbeat.v1.IssueService/CheckoutIssue',
+            reveille_dot_heartbeat_dot_v1_dot_issue__pb2.CheckoutIssueRequest.SerializeToString,
+            reveille_dot_heartbeat_dot_v1_dot_issue__pb2.CheckoutIssueResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ReleaseIssue(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/reveille.heartbeat.v1.IssueService/ReleaseIssue',
+            reveille_dot_heartbeat_dot_v1_dot_issue__pb2.ReleaseIssueRequest.SerializeToString,
+            reveille_dot_heartbeat_dot_v1_dot_issue__pb2.ReleaseIssueResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def AddRelation(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/reveille.heartbeat.v1.IssueService/AddRelation',
+            reveille_dot_heartbeat_dot_v1_dot_issue__pb2.AddRelationRequest.SerializeToString,
+            reveille_dot_heartbeat_dot_v1_dot_issue__pb2.AddRelationResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def RemoveRelation(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/reveille.heartbeat.v1.IssueService/RemoveRelation',
+            reveille_dot_heartbeat_dot_v1_dot_issue__pb2.RemoveRelationRequest.SerializeToString,
+            reveille_dot_heartbeat_dot_v1_dot_issue__pb2.RemoveRelationResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def HoldIssueTree(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/reveille.heartbeat.v1.IssueService/HoldIssueTree',
+            reveille_dot_heartbeat_dot_v1_dot_hold__pb2.HoldIssueTreeRequest.SerializeToString,
+            reveille_dot_heartbeat_dot_v1_dot_hold__pb2.HoldIssueTreeResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ReleaseIssueTree(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/reveille.heartbeat.v1.IssueService/ReleaseIssueTree',
+            reveille_dot_heartbeat_dot_v1_dot_hold__pb2.ReleaseIssueTreeRequest.SerializeToString,
+            reveille_dot_heartbeat_dot_v1_dot_hold__pb2.ReleaseIssueTreeResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def RequestApproval(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/reveille.heartbeat.v1.IssueService/RequestApproval',
+            reveille_dot_heartbeat_dot_v1_dot_approval__pb2.RequestApprovalRequest.SerializeToString,
+            reveille_dot_heartbeat_dot_v1_dot_approval__pb2.RequestApprovalResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ResolveApproval(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/reveille.heartbeat.v1.IssueService/ResolveApproval',
+            reveille_dot_heartbeat_dot_v1_dot_approval__pb2.ResolveApprovalRequest.SerializeToString,
+            reveille_dot_heartbeat_dot_v1_dot_approval__pb2.ResolveApprovalResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ListApprovals(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/reveille.heartbeat.v1.IssueService/ListApprovals',
+            reveille_dot_heartbeat_dot_v1_dot_approval__pb2.ListApprovalsRequest.SerializeToString,
+            reveille_dot_heartbeat_dot_v1_dot_approval__pb2.ListApprovalsResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def CreateProject(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/reveille.heartbeat.v1.IssueService/CreateProject',
+            reveille_dot_heartbeat_dot_v1_dot_project__pb2.CreateProjectRequest.SerializeToString,
+            reveille_dot_heartbeat_dot_v1_dot_project__pb2.CreateProjectResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def GetProject(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/reveille.heartbeat.v1.IssueService/GetProject',
+            reveille_dot_heartbeat_dot_v1_dot_project__pb2.GetProjectRequest.SerializeToString,
+            reveille_dot_heartbeat_dot_v1_dot_project__pb2.GetProjectResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ListProjects(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/reveille.heartbeat.v1.IssueService/ListProjects',
+            reveille_dot_heartbeat_dot_v1_dot_project__pb2.ListProjectsRequest.SerializeToString,
+            reveille_dot_heartbeat_dot_v1_dot_project__pb2.ListProjectsResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def UpdateProject(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/reveille.heartbeat.v1.IssueService/UpdateProject',
+            reveille_dot_heartbeat_dot_v1_dot_project__pb2.UpdateProjectRequest.SerializeToString,
+            reveille_dot_heartbeat_dot_v1_dot_project__pb2.UpdateProjectResponse.FromString,
             options,
             channel_credentials,
             insecure,

@@ -5,7 +5,10 @@ Issues: pieces of work that agents and people share."""
 
 from collections import abc as _abc
 from grpc import aio as _aio
+from reveille.heartbeat.v1 import approval_pb2 as _approval_pb2
+from reveille.heartbeat.v1 import hold_pb2 as _hold_pb2
 from reveille.heartbeat.v1 import issue_pb2 as _issue_pb2
+from reveille.heartbeat.v1 import project_pb2 as _project_pb2
 import abc as _abc_1
 import grpc as _grpc
 import sys
@@ -35,16 +38,57 @@ class IssueServiceStub:
     def __new__(cls, channel: _aio.Channel) -> IssueServiceAsyncStub: ...
     CreateIssue: _grpc.UnaryUnaryMultiCallable[_issue_pb2.CreateIssueRequest, _issue_pb2.CreateIssueResponse]
     """Creates an issue and, when it has an agent, the wakeup of its assignment, in one transaction.
-    With an occurrence key the same call again answers with what the key made. Errors: INVALID_FIELD, NOT_FOUND, REQUEST_ID_REUSED.
+    With an occurrence key the same call again answers with what the key made. A run may create issues below its own.
+    Errors: INVALID_FIELD, NOT_FOUND, REQUEST_ID_REUSED, WRONG_STATE (the run has ended).
     """
     GetIssue: _grpc.UnaryUnaryMultiCallable[_issue_pb2.GetIssueRequest, _issue_pb2.GetIssueResponse]
-    """Reads an issue by its id. Errors: NOT_FOUND."""
+    """Reads an issue by its id, or by its workspace and identifier. Errors: NOT_FOUND."""
     ListIssues: _grpc.UnaryUnaryMultiCallable[_issue_pb2.ListIssuesRequest, _issue_pb2.ListIssuesResponse]
     """Lists issues, newest first."""
     UpdateIssue: _grpc.UnaryUnaryMultiCallable[_issue_pb2.UpdateIssueRequest, _issue_pb2.UpdateIssueResponse]
-    """Moves an issue to another status. A run may move the issue it works on, while it lives.
-    Errors: NOT_FOUND, ETAG_MISMATCH, WRONG_STATE.
+    """Changes an issue, and wakes whom the change concerns. A run may move the issue it works on, while it lives.
+    Errors: NOT_FOUND, INVALID_FIELD, ETAG_MISMATCH, WRONG_STATE.
     """
+    DeleteIssue: _grpc.UnaryUnaryMultiCallable[_issue_pb2.DeleteIssueRequest, _issue_pb2.DeleteIssueResponse]
+    """Removes an issue with its unsettled wakeups; a run at work is cancelled. Its history stays. Repeating changes nothing.
+    Errors: NOT_FOUND, ETAG_MISMATCH.
+    """
+    AddComment: _grpc.UnaryUnaryMultiCallable[_issue_pb2.AddCommentRequest, _issue_pb2.AddCommentResponse]
+    """Says something about an issue. A comment of somebody else wakes the assignee, one of a person on an ended issue opens it again,
+    and agents that are mentioned are woken. Errors: NOT_FOUND, INVALID_FIELD, REQUEST_ID_REUSED, WRONG_STATE (the run has ended).
+    """
+    ListComments: _grpc.UnaryUnaryMultiCallable[_issue_pb2.ListCommentsRequest, _issue_pb2.ListCommentsResponse]
+    """Lists the comments of an issue, oldest first. Errors: NOT_FOUND."""
+    CheckoutIssue: _grpc.UnaryUnaryMultiCallable[_issue_pb2.CheckoutIssueRequest, _issue_pb2.CheckoutIssueResponse]
+    """Makes an attempt the owner of an issue and moves it into progress; for the attempt that owns it already this changes nothing.
+    Errors: NOT_FOUND, WRONG_STATE (held, blocked, or not in an expected status), CHECKOUT_CONFLICT (another attempt owns it).
+    """
+    ReleaseIssue: _grpc.UnaryUnaryMultiCallable[_issue_pb2.ReleaseIssueRequest, _issue_pb2.ReleaseIssueResponse]
+    """Gives an issue back: nobody is assigned, nobody owns it, and it is to do again unless it has ended. Its owner may, and administrators may force it.
+    Errors: NOT_FOUND, CHECKOUT_CONFLICT (another attempt owns it).
+    """
+    AddRelation: _grpc.UnaryUnaryMultiCallable[_issue_pb2.AddRelationRequest, _issue_pb2.AddRelationResponse]
+    """Makes one issue block another. Repeating changes nothing. Errors: NOT_FOUND, INVALID_FIELD (itself, a circle)."""
+    RemoveRelation: _grpc.UnaryUnaryMultiCallable[_issue_pb2.RemoveRelationRequest, _issue_pb2.RemoveRelationResponse]
+    """One issue blocks another no more; what waited for that goes on. Repeating changes nothing. Errors: NOT_FOUND."""
+    HoldIssueTree: _grpc.UnaryUnaryMultiCallable[_hold_pb2.HoldIssueTreeRequest, _hold_pb2.HoldIssueTreeResponse]
+    """Holds an issue and everything below it: nothing of it is started. Errors: NOT_FOUND, WRONG_STATE (it has a hold already)."""
+    ReleaseIssueTree: _grpc.UnaryUnaryMultiCallable[_hold_pb2.ReleaseIssueTreeRequest, _hold_pb2.ReleaseIssueTreeResponse]
+    """Lets a held tree go on, and gives back the statuses that a cancelling hold took. Errors: NOT_FOUND, WRONG_STATE (it has no hold)."""
+    RequestApproval: _grpc.UnaryUnaryMultiCallable[_approval_pb2.RequestApprovalRequest, _approval_pb2.RequestApprovalResponse]
+    """Asks people for a decision. Errors: NOT_FOUND, INVALID_FIELD, REQUEST_ID_REUSED."""
+    ResolveApproval: _grpc.UnaryUnaryMultiCallable[_approval_pb2.ResolveApprovalRequest, _approval_pb2.ResolveApprovalResponse]
+    """Decides; the agent that asked is woken. Errors: NOT_FOUND, ETAG_MISMATCH, WRONG_STATE (decided otherwise before)."""
+    ListApprovals: _grpc.UnaryUnaryMultiCallable[_approval_pb2.ListApprovalsRequest, _approval_pb2.ListApprovalsResponse]
+    """Lists approvals, newest first."""
+    CreateProject: _grpc.UnaryUnaryMultiCallable[_project_pb2.CreateProjectRequest, _project_pb2.CreateProjectResponse]
+    """Creates a project. Errors: INVALID_FIELD, NOT_FOUND (workspace), ALREADY_EXISTS (name), REQUEST_ID_REUSED."""
+    GetProject: _grpc.UnaryUnaryMultiCallable[_project_pb2.GetProjectRequest, _project_pb2.GetProjectResponse]
+    """Reads a project. Errors: NOT_FOUND."""
+    ListProjects: _grpc.UnaryUnaryMultiCallable[_project_pb2.ListProjectsRequest, _project_pb2.ListProjectsResponse]
+    """Lists the projects of a workspace by name."""
+    UpdateProject: _grpc.UnaryUnaryMultiCallable[_project_pb2.UpdateProjectRequest, _project_pb2.UpdateProjectResponse]
+    """Changes a project. Errors: NOT_FOUND, INVALID_FIELD, ALREADY_EXISTS (name), ETAG_MISMATCH."""
 
 @_typing.type_check_only
 class IssueServiceAsyncStub(IssueServiceStub):
@@ -53,16 +97,57 @@ class IssueServiceAsyncStub(IssueServiceStub):
     def __init__(self, channel: _aio.Channel) -> None: ...
     CreateIssue: _aio.UnaryUnaryMultiCallable[_issue_pb2.CreateIssueRequest, _issue_pb2.CreateIssueResponse]  # type: ignore[assignment]
     """Creates an issue and, when it has an agent, the wakeup of its assignment, in one transaction.
-    With an occurrence key the same call again answers with what the key made. Errors: INVALID_FIELD, NOT_FOUND, REQUEST_ID_REUSED.
+    With an occurrence key the same call again answers with what the key made. A run may create issues below its own.
+    Errors: INVALID_FIELD, NOT_FOUND, REQUEST_ID_REUSED, WRONG_STATE (the run has ended).
     """
     GetIssue: _aio.UnaryUnaryMultiCallable[_issue_pb2.GetIssueRequest, _issue_pb2.GetIssueResponse]  # type: ignore[assignment]
-    """Reads an issue by its id. Errors: NOT_FOUND."""
+    """Reads an issue by its id, or by its workspace and identifier. Errors: NOT_FOUND."""
     ListIssues: _aio.UnaryUnaryMultiCallable[_issue_pb2.ListIssuesRequest, _issue_pb2.ListIssuesResponse]  # type: ignore[assignment]
     """Lists issues, newest first."""
     UpdateIssue: _aio.UnaryUnaryMultiCallable[_issue_pb2.UpdateIssueRequest, _issue_pb2.UpdateIssueResponse]  # type: ignore[assignment]
-    """Moves an issue to another status. A run may move the issue it works on, while it lives.
-    Errors: NOT_FOUND, ETAG_MISMATCH, WRONG_STATE.
+    """Changes an issue, and wakes whom the change concerns. A run may move the issue it works on, while it lives.
+    Errors: NOT_FOUND, INVALID_FIELD, ETAG_MISMATCH, WRONG_STATE.
     """
+    DeleteIssue: _aio.UnaryUnaryMultiCallable[_issue_pb2.DeleteIssueRequest, _issue_pb2.DeleteIssueResponse]  # type: ignore[assignment]
+    """Removes an issue with its unsettled wakeups; a run at work is cancelled. Its history stays. Repeating changes nothing.
+    Errors: NOT_FOUND, ETAG_MISMATCH.
+    """
+    AddComment: _aio.UnaryUnaryMultiCallable[_issue_pb2.AddCommentRequest, _issue_pb2.AddCommentResponse]  # type: ignore[assignment]
+    """Says something about an issue. A comment of somebody else wakes the assignee, one of a person on an ended issue opens it again,
+    and agents that are mentioned are woken. Errors: NOT_FOUND, INVALID_FIELD, REQUEST_ID_REUSED, WRONG_STATE (the run has ended).
+    """
+    ListComments: _aio.UnaryUnaryMultiCallable[_issue_pb2.ListCommentsRequest, _issue_pb2.ListCommentsResponse]  # type: ignore[assignment]
+    """Lists the comments of an issue, oldest first. Errors: NOT_FOUND."""
+    CheckoutIssue: _aio.UnaryUnaryMultiCallable[_issue_pb2.CheckoutIssueRequest, _issue_pb2.CheckoutIssueResponse]  # type: ignore[assignment]
+    """Makes an attempt the owner of an issue and moves it into progress; for the attempt that owns it already this changes nothing.
+    Errors: NOT_FOUND, WRONG_STATE (held, blocked, or not in an expected status), CHECKOUT_CONFLICT (another attempt owns it).
+    """
+    ReleaseIssue: _aio.UnaryUnaryMultiCallable[_issue_pb2.ReleaseIssueRequest, _issue_pb2.ReleaseIssueResponse]  # type: ignore[assignment]
+    """Gives an issue back: nobody is assigned, nobody owns it, and it is to do again unless it has ended. Its owner may, and administrators may force it.
+    Errors: NOT_FOUND, CHECKOUT_CONFLICT (another attempt owns it).
+    """
+    AddRelation: _aio.UnaryUnaryMultiCallable[_issue_pb2.AddRelationRequest, _issue_pb2.AddRelationResponse]  # type: ignore[assignment]
+    """Makes one issue block another. Repeating changes nothing. Errors: NOT_FOUND, INVALID_FIELD (itself, a circle)."""
+    RemoveRelation: _aio.UnaryUnaryMultiCallable[_issue_pb2.RemoveRelationRequest, _issue_pb2.RemoveRelationResponse]  # type: ignore[assignment]
+    """One issue blocks another no more; what waited for that goes on. Repeating changes nothing. Errors: NOT_FOUND."""
+    HoldIssueTree: _aio.UnaryUnaryMultiCallable[_hold_pb2.HoldIssueTreeRequest, _hold_pb2.HoldIssueTreeResponse]  # type: ignore[assignment]
+    """Holds an issue and everything below it: nothing of it is started. Errors: NOT_FOUND, WRONG_STATE (it has a hold already)."""
+    ReleaseIssueTree: _aio.UnaryUnaryMultiCallable[_hold_pb2.ReleaseIssueTreeRequest, _hold_pb2.ReleaseIssueTreeResponse]  # type: ignore[assignment]
+    """Lets a held tree go on, and gives back the statuses that a cancelling hold took. Errors: NOT_FOUND, WRONG_STATE (it has no hold)."""
+    RequestApproval: _aio.UnaryUnaryMultiCallable[_approval_pb2.RequestApprovalRequest, _approval_pb2.RequestApprovalResponse]  # type: ignore[assignment]
+    """Asks people for a decision. Errors: NOT_FOUND, INVALID_FIELD, REQUEST_ID_REUSED."""
+    ResolveApproval: _aio.UnaryUnaryMultiCallable[_approval_pb2.ResolveApprovalRequest, _approval_pb2.ResolveApprovalResponse]  # type: ignore[assignment]
+    """Decides; the agent that asked is woken. Errors: NOT_FOUND, ETAG_MISMATCH, WRONG_STATE (decided otherwise before)."""
+    ListApprovals: _aio.UnaryUnaryMultiCallable[_approval_pb2.ListApprovalsRequest, _approval_pb2.ListApprovalsResponse]  # type: ignore[assignment]
+    """Lists approvals, newest first."""
+    CreateProject: _aio.UnaryUnaryMultiCallable[_project_pb2.CreateProjectRequest, _project_pb2.CreateProjectResponse]  # type: ignore[assignment]
+    """Creates a project. Errors: INVALID_FIELD, NOT_FOUND (workspace), ALREADY_EXISTS (name), REQUEST_ID_REUSED."""
+    GetProject: _aio.UnaryUnaryMultiCallable[_project_pb2.GetProjectRequest, _project_pb2.GetProjectResponse]  # type: ignore[assignment]
+    """Reads a project. Errors: NOT_FOUND."""
+    ListProjects: _aio.UnaryUnaryMultiCallable[_project_pb2.ListProjectsRequest, _project_pb2.ListProjectsResponse]  # type: ignore[assignment]
+    """Lists the projects of a workspace by name."""
+    UpdateProject: _aio.UnaryUnaryMultiCallable[_project_pb2.UpdateProjectRequest, _project_pb2.UpdateProjectResponse]  # type: ignore[assignment]
+    """Changes a project. Errors: NOT_FOUND, INVALID_FIELD, ALREADY_EXISTS (name), ETAG_MISMATCH."""
 
 class IssueServiceServicer(metaclass=_abc_1.ABCMeta):
     """Keeps the issues of a workspace."""
@@ -74,7 +159,8 @@ class IssueServiceServicer(metaclass=_abc_1.ABCMeta):
         context: _ServicerContext,
     ) -> _typing.Union[_issue_pb2.CreateIssueResponse, _abc.Awaitable[_issue_pb2.CreateIssueResponse]]:
         """Creates an issue and, when it has an agent, the wakeup of its assignment, in one transaction.
-        With an occurrence key the same call again answers with what the key made. Errors: INVALID_FIELD, NOT_FOUND, REQUEST_ID_REUSED.
+        With an occurrence key the same call again answers with what the key made. A run may create issues below its own.
+        Errors: INVALID_FIELD, NOT_FOUND, REQUEST_ID_REUSED, WRONG_STATE (the run has ended).
         """
 
     @_abc_1.abstractmethod
@@ -83,7 +169,7 @@ class IssueServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _issue_pb2.GetIssueRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_issue_pb2.GetIssueResponse, _abc.Awaitable[_issue_pb2.GetIssueResponse]]:
-        """Reads an issue by its id. Errors: NOT_FOUND."""
+        """Reads an issue by its id, or by its workspace and identifier. Errors: NOT_FOUND."""
 
     @_abc_1.abstractmethod
     def ListIssues(
@@ -99,8 +185,144 @@ class IssueServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _issue_pb2.UpdateIssueRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_issue_pb2.UpdateIssueResponse, _abc.Awaitable[_issue_pb2.UpdateIssueResponse]]:
-        """Moves an issue to another status. A run may move the issue it works on, while it lives.
-        Errors: NOT_FOUND, ETAG_MISMATCH, WRONG_STATE.
+        """Changes an issue, and wakes whom the change concerns. A run may move the issue it works on, while it lives.
+        Errors: NOT_FOUND, INVALID_FIELD, ETAG_MISMATCH, WRONG_STATE.
         """
+
+    @_abc_1.abstractmethod
+    def DeleteIssue(
+        self,
+        request: _issue_pb2.DeleteIssueRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_issue_pb2.DeleteIssueResponse, _abc.Awaitable[_issue_pb2.DeleteIssueResponse]]:
+        """Removes an issue with its unsettled wakeups; a run at work is cancelled. Its history stays. Repeating changes nothing.
+        Errors: NOT_FOUND, ETAG_MISMATCH.
+        """
+
+    @_abc_1.abstractmethod
+    def AddComment(
+        self,
+        request: _issue_pb2.AddCommentRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_issue_pb2.AddCommentResponse, _abc.Awaitable[_issue_pb2.AddCommentResponse]]:
+        """Says something about an issue. A comment of somebody else wakes the assignee, one of a person on an ended issue opens it again,
+        and agents that are mentioned are woken. Errors: NOT_FOUND, INVALID_FIELD, REQUEST_ID_REUSED, WRONG_STATE (the run has ended).
+        """
+
+    @_abc_1.abstractmethod
+    def ListComments(
+        self,
+        request: _issue_pb2.ListCommentsRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_issue_pb2.ListCommentsResponse, _abc.Awaitable[_issue_pb2.ListCommentsResponse]]:
+        """Lists the comments of an issue, oldest first. Errors: NOT_FOUND."""
+
+    @_abc_1.abstractmethod
+    def CheckoutIssue(
+        self,
+        request: _issue_pb2.CheckoutIssueRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_issue_pb2.CheckoutIssueResponse, _abc.Awaitable[_issue_pb2.CheckoutIssueResponse]]:
+        """Makes an attempt the owner of an issue and moves it into progress; for the attempt that owns it already this changes nothing.
+        Errors: NOT_FOUND, WRONG_STATE (held, blocked, or not in an expected status), CHECKOUT_CONFLICT (another attempt owns it).
+        """
+
+    @_abc_1.abstractmethod
+    def ReleaseIssue(
+        self,
+        request: _issue_pb2.ReleaseIssueRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_issue_pb2.ReleaseIssueResponse, _abc.Awaitable[_issue_pb2.ReleaseIssueResponse]]:
+        """Gives an issue back: nobody is assigned, nobody owns it, and it is to do again unless it has ended. Its owner may, and administrators may force it.
+        Errors: NOT_FOUND, CHECKOUT_CONFLICT (another attempt owns it).
+        """
+
+    @_abc_1.abstractmethod
+    def AddRelation(
+        self,
+        request: _issue_pb2.AddRelationRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_issue_pb2.AddRelationResponse, _abc.Awaitable[_issue_pb2.AddRelationResponse]]:
+        """Makes one issue block another. Repeating changes nothing. Errors: NOT_FOUND, INVALID_FIELD (itself, a circle)."""
+
+    @_abc_1.abstractmethod
+    def RemoveRelation(
+        self,
+        request: _issue_pb2.RemoveRelationRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_issue_pb2.RemoveRelationResponse, _abc.Awaitable[_issue_pb2.RemoveRelationResponse]]:
+        """One issue blocks another no more; what waited for that goes on. Repeating changes nothing. Errors: NOT_FOUND."""
+
+    @_abc_1.abstractmethod
+    def HoldIssueTree(
+        self,
+        request: _hold_pb2.HoldIssueTreeRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_hold_pb2.HoldIssueTreeResponse, _abc.Awaitable[_hold_pb2.HoldIssueTreeResponse]]:
+        """Holds an issue and everything below it: nothing of it is started. Errors: NOT_FOUND, WRONG_STATE (it has a hold already)."""
+
+    @_abc_1.abstractmethod
+    def ReleaseIssueTree(
+        self,
+        request: _hold_pb2.ReleaseIssueTreeRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_hold_pb2.ReleaseIssueTreeResponse, _abc.Awaitable[_hold_pb2.ReleaseIssueTreeResponse]]:
+        """Lets a held tree go on, and gives back the statuses that a cancelling hold took. Errors: NOT_FOUND, WRONG_STATE (it has no hold)."""
+
+    @_abc_1.abstractmethod
+    def RequestApproval(
+        self,
+        request: _approval_pb2.RequestApprovalRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_approval_pb2.RequestApprovalResponse, _abc.Awaitable[_approval_pb2.RequestApprovalResponse]]:
+        """Asks people for a decision. Errors: NOT_FOUND, INVALID_FIELD, REQUEST_ID_REUSED."""
+
+    @_abc_1.abstractmethod
+    def ResolveApproval(
+        self,
+        request: _approval_pb2.ResolveApprovalRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_approval_pb2.ResolveApprovalResponse, _abc.Awaitable[_approval_pb2.ResolveApprovalResponse]]:
+        """Decides; the agent that asked is woken. Errors: NOT_FOUND, ETAG_MISMATCH, WRONG_STATE (decided otherwise before)."""
+
+    @_abc_1.abstractmethod
+    def ListApprovals(
+        self,
+        request: _approval_pb2.ListApprovalsRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_approval_pb2.ListApprovalsResponse, _abc.Awaitable[_approval_pb2.ListApprovalsResponse]]:
+        """Lists approvals, newest first."""
+
+    @_abc_1.abstractmethod
+    def CreateProject(
+        self,
+        request: _project_pb2.CreateProjectRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_project_pb2.CreateProjectResponse, _abc.Awaitable[_project_pb2.CreateProjectResponse]]:
+        """Creates a project. Errors: INVALID_FIELD, NOT_FOUND (workspace), ALREADY_EXISTS (name), REQUEST_ID_REUSED."""
+
+    @_abc_1.abstractmethod
+    def GetProject(
+        self,
+        request: _project_pb2.GetProjectRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_project_pb2.GetProjectResponse, _abc.Awaitable[_project_pb2.GetProjectResponse]]:
+        """Reads a project. Errors: NOT_FOUND."""
+
+    @_abc_1.abstractmethod
+    def ListProjects(
+        self,
+        request: _project_pb2.ListProjectsRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_project_pb2.ListProjectsResponse, _abc.Awaitable[_project_pb2.ListProjectsResponse]]:
+        """Lists the projects of a workspace by name."""
+
+    @_abc_1.abstractmethod
+    def UpdateProject(
+        self,
+        request: _project_pb2.UpdateProjectRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_project_pb2.UpdateProjectResponse, _abc.Awaitable[_project_pb2.UpdateProjectResponse]]:
+        """Changes a project. Errors: NOT_FOUND, INVALID_FIELD, ALREADY_EXISTS (name), ETAG_MISMATCH."""
 
 def add_IssueServiceServicer_to_server(servicer: IssueServiceServicer, server: _typing.Union[_grpc.Server, _aio.Server]) -> None: ...

@@ -27,7 +27,7 @@ from reveille.common.v1 import access_pb2 as reveille_dot_common_dot_v1_dot_acce
 from reveille.common.v1 import reason_pb2 as reveille_dot_common_dot_v1_dot_reason__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1freveille/heartbeat/v1/run.proto\x12\x15reveille.heartbeat.v1\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x1freveille/common/v1/access.proto\x1a\x1freveille/common/v1/reason.proto\"\xe3\x04\n\x0cHeartbeatRun\x12\x0e\n\x06run_id\x18\x01 \x01(\t\x12\x14\n\x0cworkspace_id\x18\x02 \x01(\t\x12\x10\n\x08\x61gent_id\x18\x03 \x01(\t\x12\x11\n\twakeup_id\x18\x04 \x01(\t\x12\x10\n\x08issue_id\x18\x05 \x01(\t\x12.\n\x05state\x18\x06 \x01(\x0e\x32\x1f.reveille.heartbeat.v1.RunState\x12\x0f\n\x07\x61ttempt\x18\x07 \x01(\x05\x12\x17\n\x0fretry_of_run_id\x18\x08 \x01(\t\x12\x30\n\x0cretry_reason\x18\t \x01(\x0e\x32\x1a.reveille.common.v1.Reason\x12*\n\x06reason\x18\n \x01(\x0e\x32\x1a.reveille.common.v1.Reason\x12\x0f\n\x07message\x18\x0b \x01(\t\x12\x16\n\texit_code\x18\x0c \x01(\x05H\x00\x88\x01\x01\x12\x0f\n\x07summary\x18\r \x01(\t\x12\x0e\n\x06result\x18\x0e \x01(\x0c\x12\x13\n\x0b\x65xecutor_id\x18\x0f \x01(\t\x12\x1b\n\x13responsible_user_id\x18\x10 \x01(\t\x12\x10\n\x08occupied\x18\x11 \x01(\x08\x12\x10\n\x08trace_id\x18\x12 \x01(\t\x12/\n\x0b\x63reate_time\x18\x13 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12.\n\nstart_time\x18\x14 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12/\n\x0b\x66inish_time\x18\x15 \x01(\x0b\x32\x1a.google.protobuf.TimestampB\x0c\n\n_exit_code\"\x1f\n\rGetRunRequest\x12\x0e\n\x06run_id\x18\x01 \x01(\t\"B\n\x0eGetRunResponse\x12\x30\n\x03run\x18\x01 \x01(\x0b\x32#.reveille.heartbeat.v1.HeartbeatRun\"\xa4\x01\n\x0fListRunsRequest\x12\x14\n\x0cworkspace_id\x18\x01 \x01(\t\x12\x10\n\x08\x61gent_id\x18\x02 \x01(\t\x12\x11\n\twakeup_id\x18\x03 \x01(\t\x12/\n\x06states\x18\x04 \x03(\x0e\x32\x1f.reveille.heartbeat.v1.RunState\x12\x11\n\tpage_size\x18\x05 \x01(\x05\x12\x12\n\npage_token\x18\x06 \x01(\t\"^\n\x10ListRunsResponse\x12\x31\n\x04runs\x18\x01 \x03(\x0b\x32#.reveille.heartbeat.v1.HeartbeatRun\x12\x17\n\x0fnext_page_token\x18\x02 \x01(\t\"t\n\x11ReadRunLogRequest\x12\x0e\n\x06run_id\x18\x01 \x01(\t\x12\x30\n\x06stream\x18\x02 \x01(\x0e\x32 .reveille.heartbeat.v1.LogStream\x12\x0e\n\x06offset\x18\x03 \x01(\x03\x12\r\n\x05limit\x18\x04 \x01(\x05\"J\n\x12ReadRunLogResponse\x12\r\n\x05\x63hunk\x18\x01 \x01(\x0c\x12\x13\n\x0bnext_offset\x18\x02 \x01(\x03\x12\x10\n\x08\x63omplete\x18\x03 \x01(\x08*\xb3\x01\n\x08RunState\x12\x19\n\x15RUN_STATE_UNSPECIFIED\x10\x00\x12\x14\n\x10RUN_STATE_QUEUED\x10\x01\x12\x15\n\x11RUN_STATE_RUNNING\x10\x02\x12\x17\n\x13RUN_STATE_SUCCEEDED\x10\x03\x12\x14\n\x10RUN_STATE_FAILED\x10\x04\x12\x17\n\x13RUN_STATE_CANCELLED\x10\x05\x12\x17\n\x13RUN_STATE_TIMED_OUT\x10\x06*U\n\tLogStream\x12\x1a\n\x16LOG_STREAM_UNSPECIFIED\x10\x00\x12\x15\n\x11LOG_STREAM_STDOUT\x10\x01\x12\x15\n\x11LOG_STREAM_STDERR\x10\x02\x32\xcc\x02\n\nRunService\x12\x64\n\x06GetRun\x12$.reveille.heartbeat.v1.GetRunRequest\x1a%.reveille.heartbeat.v1.GetRunResponse\"\r\x8a\xec\x18\t\n\x01*\x10\x01\x18\x01 \x01\x12h\n\x08ListRuns\x12&.reveille.heartbeat.v1.ListRunsRequest\x1a\'.reveille.heartbeat.v1.ListRunsResponse\"\x0b\x8a\xec\x18\x07\n\x01*\x10\x01\x18\x01\x12n\n\nReadRunLog\x12(.reveille.heartbeat.v1.ReadRunLogRequest\x1a).reveille.heartbeat.v1.ReadRunLogResponse\"\x0b\x8a\xec\x18\x07\n\x01*\x10\x01\x18\x01\x62\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1freveille/heartbeat/v1/run.proto\x12\x15reveille.heartbeat.v1\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x1freveille/common/v1/access.proto\x1a\x1freveille/common/v1/reason.proto\"\xde\x07\n\x0cHeartbeatRun\x12\x0e\n\x06run_id\x18\x01 \x01(\t\x12\x14\n\x0cworkspace_id\x18\x02 \x01(\t\x12\x10\n\x08\x61gent_id\x18\x03 \x01(\t\x12\x11\n\twakeup_id\x18\x04 \x01(\t\x12\x10\n\x08issue_id\x18\x05 \x01(\t\x12.\n\x05state\x18\x06 \x01(\x0e\x32\x1f.reveille.heartbeat.v1.RunState\x12\x0f\n\x07\x61ttempt\x18\x07 \x01(\x05\x12\x17\n\x0fretry_of_run_id\x18\x08 \x01(\t\x12\x30\n\x0cretry_reason\x18\t \x01(\x0e\x32\x1a.reveille.common.v1.Reason\x12*\n\x06reason\x18\n \x01(\x0e\x32\x1a.reveille.common.v1.Reason\x12\x0f\n\x07message\x18\x0b \x01(\t\x12\x16\n\texit_code\x18\x0c \x01(\x05H\x00\x88\x01\x01\x12\x0f\n\x07summary\x18\r \x01(\t\x12\x0e\n\x06result\x18\x0e \x01(\x0c\x12\x13\n\x0b\x65xecutor_id\x18\x0f \x01(\t\x12\x1b\n\x13responsible_user_id\x18\x10 \x01(\t\x12\x10\n\x08occupied\x18\x11 \x01(\x08\x12\x10\n\x08trace_id\x18\x12 \x01(\t\x12/\n\x0b\x63reate_time\x18\x13 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12.\n\nstart_time\x18\x14 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12/\n\x0b\x66inish_time\x18\x15 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12:\n\rfailure_class\x18\x16 \x01(\x0e\x32#.reveille.heartbeat.v1.FailureClass\x12.\n\nretry_time\x18\x17 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12<\n\x0e\x63omment_status\x18\x18 \x01(\x0e\x32$.reveille.heartbeat.v1.CommentStatus\x12,\n\x08\x64\x65\x61\x64line\x18\x19 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x31\n\ridle_deadline\x18\x1a \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x34\n\x10last_output_time\x18\x1b \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x10\n\x08progress\x18\x1c \x01(\t\x12\x17\n\ncost_cents\x18\x1d \x01(\x01H\x01\x88\x01\x01\x42\x0c\n\n_exit_codeB\r\n\x0b_cost_cents\"\x1f\n\rGetRunRequest\x12\x0e\n\x06run_id\x18\x01 \x01(\t\"B\n\x0eGetRunResponse\x12\x30\n\x03run\x18\x01 \x01(\x0b\x32#.reveille.heartbeat.v1.HeartbeatRun\"\xb6\x01\n\x0fListRunsRequest\x12\x14\n\x0cworkspace_id\x18\x01 \x01(\t\x12\x10\n\x08\x61gent_id\x18\x02 \x01(\t\x12\x11\n\twakeup_id\x18\x03 \x01(\t\x12/\n\x06states\x18\x04 \x03(\x0e\x32\x1f.reveille.heartbeat.v1.RunState\x12\x11\n\tpage_size\x18\x05 \x01(\x05\x12\x12\n\npage_token\x18\x06 \x01(\t\x12\x10\n\x08issue_id\x18\x07 \x01(\t\"^\n\x10ListRunsResponse\x12\x31\n\x04runs\x18\x01 \x03(\x0b\x32#.reveille.heartbeat.v1.HeartbeatRun\x12\x17\n\x0fnext_page_token\x18\x02 \x01(\t\"t\n\x11ReadRunLogRequest\x12\x0e\n\x06run_id\x18\x01 \x01(\t\x12\x30\n\x06stream\x18\x02 \x01(\x0e\x32 .reveille.heartbeat.v1.LogStream\x12\x0e\n\x06offset\x18\x03 \x01(\x03\x12\r\n\x05limit\x18\x04 \x01(\x05\"J\n\x12ReadRunLogResponse\x12\r\n\x05\x63hunk\x18\x01 \x01(\x0c\x12\x13\n\x0bnext_offset\x18\x02 \x01(\x03\x12\x10\n\x08\x63omplete\x18\x03 \x01(\x08\"\"\n\x10\x43\x61ncelRunRequest\x12\x0e\n\x06run_id\x18\x01 \x01(\t\"E\n\x11\x43\x61ncelRunResponse\x12\x30\n\x03run\x18\x01 \x01(\x0b\x32#.reveille.heartbeat.v1.HeartbeatRun\"5\n\x0fRetryRunRequest\x12\x0e\n\x06run_id\x18\x01 \x01(\t\x12\x12\n\nrequest_id\x18\x02 \x01(\t\"\x8d\x01\n\x10RetryRunResponse\x12\x34\n\x07outcome\x18\x01 \x01(\x0e\x32#.reveille.heartbeat.v1.RetryOutcome\x12\x30\n\x03run\x18\x02 \x01(\x0b\x32#.reveille.heartbeat.v1.HeartbeatRun\x12\x11\n\twakeup_id\x18\x03 \x01(\t\"y\n\x0fWatchRunRequest\x12\x0e\n\x06run_id\x18\x01 \x01(\t\x12\x13\n\x0b\x61\x66ter_event\x18\x02 \x01(\x05\x12\x15\n\rstdout_offset\x18\x03 \x01(\x03\x12\x15\n\rstderr_offset\x18\x04 \x01(\x03\x12\x13\n\x0bwithout_log\x18\x05 \x01(\x08\"\xc2\x01\n\x10WatchRunResponse\x12\x32\n\x03run\x18\x01 \x01(\x0b\x32#.reveille.heartbeat.v1.HeartbeatRunH\x00\x12\x30\n\x05\x65vent\x18\x02 \x01(\x0b\x32\x1f.reveille.heartbeat.v1.RunEventH\x00\x12\x31\n\x03log\x18\x03 \x01(\x0b\x32\".reveille.heartbeat.v1.RunLogChunkH\x00\x12\x0b\n\x03\x65nd\x18\x04 \x01(\x08\x42\x08\n\x06update\"{\n\x08RunEvent\x12\x0b\n\x03seq\x18\x01 \x01(\x05\x12\x0c\n\x04type\x18\x02 \x01(\t\x12\x0f\n\x07message\x18\x03 \x01(\t\x12\x12\n\nfacts_json\x18\x04 \x01(\t\x12/\n\x0b\x63reate_time\x18\x05 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\"]\n\x0bRunLogChunk\x12\x30\n\x06stream\x18\x01 \x01(\x0e\x32 .reveille.heartbeat.v1.LogStream\x12\x0e\n\x06offset\x18\x02 \x01(\x03\x12\x0c\n\x04\x64\x61ta\x18\x03 \x01(\x0c*\xed\x01\n\x08RunState\x12\x19\n\x15RUN_STATE_UNSPECIFIED\x10\x00\x12\x14\n\x10RUN_STATE_QUEUED\x10\x01\x12\x15\n\x11RUN_STATE_RUNNING\x10\x02\x12\x17\n\x13RUN_STATE_SUCCEEDED\x10\x03\x12\x14\n\x10RUN_STATE_FAILED\x10\x04\x12\x17\n\x13RUN_STATE_CANCELLED\x10\x05\x12\x17\n\x13RUN_STATE_TIMED_OUT\x10\x06\x12\x1d\n\x19RUN_STATE_SCHEDULED_RETRY\x10\x07\x12\x19\n\x15RUN_STATE_INTERRUPTED\x10\x08*\x8c\x02\n\x0c\x46\x61ilureClass\x12\x1d\n\x19\x46\x41ILURE_CLASS_UNSPECIFIED\x10\x00\x12\x1b\n\x17\x46\x41ILURE_CLASS_TRANSIENT\x10\x01\x12\x17\n\x13\x46\x41ILURE_CLASS_QUOTA\x10\x02\x12\x19\n\x15\x46\x41ILURE_CLASS_REFUSAL\x10\x03\x12\x1d\n\x19\x46\x41ILURE_CLASS_CREDENTIALS\x10\x04\x12\x1f\n\x1b\x46\x41ILURE_CLASS_CONFIGURATION\x10\x05\x12\x1b\n\x17\x46\x41ILURE_CLASS_MAX_TURNS\x10\x06\x12\x16\n\x12\x46\x41ILURE_CLASS_LOST\x10\x07\x12\x17\n\x13\x46\x41ILURE_CLASS_OTHER\x10\x08*\x92\x01\n\rCommentStatus\x12\x1e\n\x1a\x43OMMENT_STATUS_UNSPECIFIED\x10\x00\x12\x1c\n\x18\x43OMMENT_STATUS_SATISFIED\x10\x01\x12\x1f\n\x1b\x43OMMENT_STATUS_RETRY_QUEUED\x10\x02\x12\"\n\x1e\x43OMMENT_STATUS_RETRY_EXHAUSTED\x10\x03*U\n\tLogStream\x12\x1a\n\x16LOG_STREAM_UNSPECIFIED\x10\x00\x12\x15\n\x11LOG_STREAM_STDOUT\x10\x01\x12\x15\n\x11LOG_STREAM_STDERR\x10\x02*\xa9\x01\n\x0cRetryOutcome\x12\x1d\n\x19RETRY_OUTCOME_UNSPECIFIED\x10\x00\x12\x1a\n\x16RETRY_OUTCOME_PROMOTED\x10\x01\x12\"\n\x1eRETRY_OUTCOME_ALREADY_PROMOTED\x10\x02\x12\x1c\n\x18RETRY_OUTCOME_SUPPRESSED\x10\x03\x12\x1c\n\x18RETRY_OUTCOME_NEW_WAKEUP\x10\x04\x32\x89\x05\n\nRunService\x12\x64\n\x06GetRun\x12$.reveille.heartbeat.v1.GetRunRequest\x1a%.reveille.heartbeat.v1.GetRunResponse\"\r\x8a\xec\x18\t\n\x01*\x10\x01\x18\x01 \x01\x12h\n\x08ListRuns\x12&.reveille.heartbeat.v1.ListRunsRequest\x1a\'.reveille.heartbeat.v1.ListRunsResponse\"\x0b\x8a\xec\x18\x07\n\x01*\x10\x01\x18\x01\x12n\n\nReadRunLog\x12(.reveille.heartbeat.v1.ReadRunLogRequest\x1a).reveille.heartbeat.v1.ReadRunLogResponse\"\x0b\x8a\xec\x18\x07\n\x01*\x10\x01\x18\x01\x12h\n\tCancelRun\x12\'.reveille.heartbeat.v1.CancelRunRequest\x1a(.reveille.heartbeat.v1.CancelRunResponse\"\x08\x8a\xec\x18\x04\x10\x01\x18\x01\x12\x65\n\x08RetryRun\x12&.reveille.heartbeat.v1.RetryRunRequest\x1a\'.reveille.heartbeat.v1.RetryRunResponse\"\x08\x8a\xec\x18\x04\x10\x01\x18\x01\x12j\n\x08WatchRun\x12&.reveille.heartbeat.v1.WatchRunRequest\x1a\'.reveille.heartbeat.v1.WatchRunResponse\"\x0b\x8a\xec\x18\x07\n\x01*\x10\x01\x18\x01\x30\x01\x62\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -40,24 +40,52 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_RUNSERVICE'].methods_by_name['ListRuns']._serialized_options = b'\212\354\030\007\n\001*\020\001\030\001'
   _globals['_RUNSERVICE'].methods_by_name['ReadRunLog']._loaded_options = None
   _globals['_RUNSERVICE'].methods_by_name['ReadRunLog']._serialized_options = b'\212\354\030\007\n\001*\020\001\030\001'
-  _globals['_RUNSTATE']._serialized_start=1330
-  _globals['_RUNSTATE']._serialized_end=1509
-  _globals['_LOGSTREAM']._serialized_start=1511
-  _globals['_LOGSTREAM']._serialized_end=1596
+  _globals['_RUNSERVICE'].methods_by_name['CancelRun']._loaded_options = None
+  _globals['_RUNSERVICE'].methods_by_name['CancelRun']._serialized_options = b'\212\354\030\004\020\001\030\001'
+  _globals['_RUNSERVICE'].methods_by_name['RetryRun']._loaded_options = None
+  _globals['_RUNSERVICE'].methods_by_name['RetryRun']._serialized_options = b'\212\354\030\004\020\001\030\001'
+  _globals['_RUNSERVICE'].methods_by_name['WatchRun']._loaded_options = None
+  _globals['_RUNSERVICE'].methods_by_name['WatchRun']._serialized_options = b'\212\354\030\007\n\001*\020\001\030\001'
+  _globals['_RUNSTATE']._serialized_start=2573
+  _globals['_RUNSTATE']._serialized_end=2810
+  _globals['_FAILURECLASS']._serialized_start=2813
+  _globals['_FAILURECLASS']._serialized_end=3081
+  _globals['_COMMENTSTATUS']._serialized_start=3084
+  _globals['_COMMENTSTATUS']._serialized_end=3230
+  _globals['_LOGSTREAM']._serialized_start=3232
+  _globals['_LOGSTREAM']._serialized_end=3317
+  _globals['_RETRYOUTCOME']._serialized_start=3320
+  _globals['_RETRYOUTCOME']._serialized_end=3489
   _globals['_HEARTBEATRUN']._serialized_start=158
-  _globals['_HEARTBEATRUN']._serialized_end=769
-  _globals['_GETRUNREQUEST']._serialized_start=771
-  _globals['_GETRUNREQUEST']._serialized_end=802
-  _globals['_GETRUNRESPONSE']._serialized_start=804
-  _globals['_GETRUNRESPONSE']._serialized_end=870
-  _globals['_LISTRUNSREQUEST']._serialized_start=873
-  _globals['_LISTRUNSREQUEST']._serialized_end=1037
-  _globals['_LISTRUNSRESPONSE']._serialized_start=1039
-  _globals['_LISTRUNSRESPONSE']._serialized_end=1133
-  _globals['_READRUNLOGREQUEST']._serialized_start=1135
-  _globals['_READRUNLOGREQUEST']._serialized_end=1251
-  _globals['_READRUNLOGRESPONSE']._serialized_start=1253
-  _globals['_READRUNLOGRESPONSE']._serialized_end=1327
-  _globals['_RUNSERVICE']._serialized_start=1599
-  _globals['_RUNSERVICE']._serialized_end=1931
+  _globals['_HEARTBEATRUN']._serialized_end=1148
+  _globals['_GETRUNREQUEST']._serialized_start=1150
+  _globals['_GETRUNREQUEST']._serialized_end=1181
+  _globals['_GETRUNRESPONSE']._serialized_start=1183
+  _globals['_GETRUNRESPONSE']._serialized_end=1249
+  _globals['_LISTRUNSREQUEST']._serialized_start=1252
+  _globals['_LISTRUNSREQUEST']._serialized_end=1434
+  _globals['_LISTRUNSRESPONSE']._serialized_start=1436
+  _globals['_LISTRUNSRESPONSE']._serialized_end=1530
+  _globals['_READRUNLOGREQUEST']._serialized_start=1532
+  _globals['_READRUNLOGREQUEST']._serialized_end=1648
+  _globals['_READRUNLOGRESPONSE']._serialized_start=1650
+  _globals['_READRUNLOGRESPONSE']._serialized_end=1724
+  _globals['_CANCELRUNREQUEST']._serialized_start=1726
+  _globals['_CANCELRUNREQUEST']._serialized_end=1760
+  _globals['_CANCELRUNRESPONSE']._serialized_start=1762
+  _globals['_CANCELRUNRESPONSE']._serialized_end=1831
+  _globals['_RETRYRUNREQUEST']._serialized_start=1833
+  _globals['_RETRYRUNREQUEST']._serialized_end=1886
+  _globals['_RETRYRUNRESPONSE']._serialized_start=1889
+  _globals['_RETRYRUNRESPONSE']._serialized_end=2030
+  _globals['_WATCHRUNREQUEST']._serialized_start=2032
+  _globals['_WATCHRUNREQUEST']._serialized_end=2153
+  _globals['_WATCHRUNRESPONSE']._serialized_start=2156
+  _globals['_WATCHRUNRESPONSE']._serialized_end=2350
+  _globals['_RUNEVENT']._serialized_start=2352
+  _globals['_RUNEVENT']._serialized_end=2475
+  _globals['_RUNLOGCHUNK']._serialized_start=2477
+  _globals['_RUNLOGCHUNK']._serialized_end=2570
+  _globals['_RUNSERVICE']._serialized_start=3492
+  _globals['_RUNSERVICE']._serialized_end=4141
 # @@protoc_insertion_point(module_scope)

@@ -41,6 +41,10 @@ class _RunStateEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_RunState.Val
     """It was cancelled."""
     RUN_STATE_TIMED_OUT: _RunState.ValueType  # 6
     """It took too long, or was silent too long."""
+    RUN_STATE_SCHEDULED_RETRY: _RunState.ValueType  # 7
+    """Waits for the time of its repeat."""
+    RUN_STATE_INTERRUPTED: _RunState.ValueType  # 8
+    """The service stopped under it; it is repeated."""
 
 class RunState(_RunState, metaclass=_RunStateEnumTypeWrapper):
     """Where an attempt stands."""
@@ -59,7 +63,87 @@ RUN_STATE_CANCELLED: RunState.ValueType  # 5
 """It was cancelled."""
 RUN_STATE_TIMED_OUT: RunState.ValueType  # 6
 """It took too long, or was silent too long."""
+RUN_STATE_SCHEDULED_RETRY: RunState.ValueType  # 7
+"""Waits for the time of its repeat."""
+RUN_STATE_INTERRUPTED: RunState.ValueType  # 8
+"""The service stopped under it; it is repeated."""
 Global___RunState: _TypeAlias = RunState  # noqa: Y015
+
+class _FailureClass:
+    ValueType = _typing.NewType("ValueType", _builtins.int)
+    V: _TypeAlias = ValueType  # noqa: Y015
+
+class _FailureClassEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_FailureClass.ValueType], _builtins.type):
+    DESCRIPTOR: _descriptor.EnumDescriptor
+    FAILURE_CLASS_UNSPECIFIED: _FailureClass.ValueType  # 0
+    """It did not fail."""
+    FAILURE_CLASS_TRANSIENT: _FailureClass.ValueType  # 1
+    """Something outside that passes; repeated with growing pauses."""
+    FAILURE_CLASS_QUOTA: _FailureClass.ValueType  # 2
+    """The provider's quota is used up; repeated when the provider says."""
+    FAILURE_CLASS_REFUSAL: _FailureClass.ValueType  # 3
+    """The model refused; not repeated."""
+    FAILURE_CLASS_CREDENTIALS: _FailureClass.ValueType  # 4
+    """Credentials are missing or expired; not repeated."""
+    FAILURE_CLASS_CONFIGURATION: _FailureClass.ValueType  # 5
+    """The agent is not set up properly; not repeated."""
+    FAILURE_CLASS_MAX_TURNS: _FailureClass.ValueType  # 6
+    """It used up its turns; continued a few times."""
+    FAILURE_CLASS_LOST: _FailureClass.ValueType  # 7
+    """Its executor or process was lost; repeated at once."""
+    FAILURE_CLASS_OTHER: _FailureClass.ValueType  # 8
+    """Anything else; not repeated."""
+
+class FailureClass(_FailureClass, metaclass=_FailureClassEnumTypeWrapper):
+    """Why an attempt failed, as far as that decides what follows."""
+
+FAILURE_CLASS_UNSPECIFIED: FailureClass.ValueType  # 0
+"""It did not fail."""
+FAILURE_CLASS_TRANSIENT: FailureClass.ValueType  # 1
+"""Something outside that passes; repeated with growing pauses."""
+FAILURE_CLASS_QUOTA: FailureClass.ValueType  # 2
+"""The provider's quota is used up; repeated when the provider says."""
+FAILURE_CLASS_REFUSAL: FailureClass.ValueType  # 3
+"""The model refused; not repeated."""
+FAILURE_CLASS_CREDENTIALS: FailureClass.ValueType  # 4
+"""Credentials are missing or expired; not repeated."""
+FAILURE_CLASS_CONFIGURATION: FailureClass.ValueType  # 5
+"""The agent is not set up properly; not repeated."""
+FAILURE_CLASS_MAX_TURNS: FailureClass.ValueType  # 6
+"""It used up its turns; continued a few times."""
+FAILURE_CLASS_LOST: FailureClass.ValueType  # 7
+"""Its executor or process was lost; repeated at once."""
+FAILURE_CLASS_OTHER: FailureClass.ValueType  # 8
+"""Anything else; not repeated."""
+Global___FailureClass: _TypeAlias = FailureClass  # noqa: Y015
+
+class _CommentStatus:
+    ValueType = _typing.NewType("ValueType", _builtins.int)
+    V: _TypeAlias = ValueType  # noqa: Y015
+
+class _CommentStatusEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_CommentStatus.ValueType], _builtins.type):
+    DESCRIPTOR: _descriptor.EnumDescriptor
+    COMMENT_STATUS_UNSPECIFIED: _CommentStatus.ValueType  # 0
+    """Nobody waits for one."""
+    COMMENT_STATUS_SATISFIED: _CommentStatus.ValueType  # 1
+    """It did, or its issue moved on."""
+    COMMENT_STATUS_RETRY_QUEUED: _CommentStatus.ValueType  # 2
+    """It did not, and is asked once more."""
+    COMMENT_STATUS_RETRY_EXHAUSTED: _CommentStatus.ValueType  # 3
+    """It did not, and was asked before."""
+
+class CommentStatus(_CommentStatus, metaclass=_CommentStatusEnumTypeWrapper):
+    """Whether an attempt left the comment that its issue's people wait for."""
+
+COMMENT_STATUS_UNSPECIFIED: CommentStatus.ValueType  # 0
+"""Nobody waits for one."""
+COMMENT_STATUS_SATISFIED: CommentStatus.ValueType  # 1
+"""It did, or its issue moved on."""
+COMMENT_STATUS_RETRY_QUEUED: CommentStatus.ValueType  # 2
+"""It did not, and is asked once more."""
+COMMENT_STATUS_RETRY_EXHAUSTED: CommentStatus.ValueType  # 3
+"""It did not, and was asked before."""
+Global___CommentStatus: _TypeAlias = CommentStatus  # noqa: Y015
 
 class _LogStream:
     ValueType = _typing.NewType("ValueType", _builtins.int)
@@ -84,6 +168,38 @@ LOG_STREAM_STDOUT: LogStream.ValueType  # 1
 LOG_STREAM_STDERR: LogStream.ValueType  # 2
 """Standard error."""
 Global___LogStream: _TypeAlias = LogStream  # noqa: Y015
+
+class _RetryOutcome:
+    ValueType = _typing.NewType("ValueType", _builtins.int)
+    V: _TypeAlias = ValueType  # noqa: Y015
+
+class _RetryOutcomeEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_RetryOutcome.ValueType], _builtins.type):
+    DESCRIPTOR: _descriptor.EnumDescriptor
+    RETRY_OUTCOME_UNSPECIFIED: _RetryOutcome.ValueType  # 0
+    """Not used."""
+    RETRY_OUTCOME_PROMOTED: _RetryOutcome.ValueType  # 1
+    """The waiting repeat starts now."""
+    RETRY_OUTCOME_ALREADY_PROMOTED: _RetryOutcome.ValueType  # 2
+    """The repeat was started before."""
+    RETRY_OUTCOME_SUPPRESSED: _RetryOutcome.ValueType  # 3
+    """A rule forbids the repeat; its row says which."""
+    RETRY_OUTCOME_NEW_WAKEUP: _RetryOutcome.ValueType  # 4
+    """A new wakeup asks for the work again."""
+
+class RetryOutcome(_RetryOutcome, metaclass=_RetryOutcomeEnumTypeWrapper):
+    """What a repeat came to."""
+
+RETRY_OUTCOME_UNSPECIFIED: RetryOutcome.ValueType  # 0
+"""Not used."""
+RETRY_OUTCOME_PROMOTED: RetryOutcome.ValueType  # 1
+"""The waiting repeat starts now."""
+RETRY_OUTCOME_ALREADY_PROMOTED: RetryOutcome.ValueType  # 2
+"""The repeat was started before."""
+RETRY_OUTCOME_SUPPRESSED: RetryOutcome.ValueType  # 3
+"""A rule forbids the repeat; its row says which."""
+RETRY_OUTCOME_NEW_WAKEUP: RetryOutcome.ValueType  # 4
+"""A new wakeup asks for the work again."""
+Global___RetryOutcome: _TypeAlias = RetryOutcome  # noqa: Y015
 
 @_typing.final
 class HeartbeatRun(_message.Message):
@@ -112,6 +228,14 @@ class HeartbeatRun(_message.Message):
     CREATE_TIME_FIELD_NUMBER: _builtins.int
     START_TIME_FIELD_NUMBER: _builtins.int
     FINISH_TIME_FIELD_NUMBER: _builtins.int
+    FAILURE_CLASS_FIELD_NUMBER: _builtins.int
+    RETRY_TIME_FIELD_NUMBER: _builtins.int
+    COMMENT_STATUS_FIELD_NUMBER: _builtins.int
+    DEADLINE_FIELD_NUMBER: _builtins.int
+    IDLE_DEADLINE_FIELD_NUMBER: _builtins.int
+    LAST_OUTPUT_TIME_FIELD_NUMBER: _builtins.int
+    PROGRESS_FIELD_NUMBER: _builtins.int
+    COST_CENTS_FIELD_NUMBER: _builtins.int
     run_id: _builtins.str
     """The id."""
     workspace_id: _builtins.str
@@ -148,6 +272,14 @@ class HeartbeatRun(_message.Message):
     """Whether it still holds its slot, its issue and its workspace."""
     trace_id: _builtins.str
     """The trace it belongs to."""
+    failure_class: Global___FailureClass.ValueType
+    """Why it failed, as far as that decides what follows."""
+    comment_status: Global___CommentStatus.ValueType
+    """Whether it left the comment that people wait for."""
+    progress: _builtins.str
+    """What it is doing, in its own words."""
+    cost_cents: _builtins.float
+    """What it cost so far, in cents; absent when nobody told."""
     @_builtins.property
     def create_time(self) -> _timestamp_pb2.Timestamp:
         """When it was queued."""
@@ -159,6 +291,22 @@ class HeartbeatRun(_message.Message):
     @_builtins.property
     def finish_time(self) -> _timestamp_pb2.Timestamp:
         """When it ended."""
+
+    @_builtins.property
+    def retry_time(self) -> _timestamp_pb2.Timestamp:
+        """When its turn comes, while it waits for that."""
+
+    @_builtins.property
+    def deadline(self) -> _timestamp_pb2.Timestamp:
+        """When it ends if it is still at work."""
+
+    @_builtins.property
+    def idle_deadline(self) -> _timestamp_pb2.Timestamp:
+        """When it ends if it stays silent."""
+
+    @_builtins.property
+    def last_output_time(self) -> _timestamp_pb2.Timestamp:
+        """Its last output, brought up to date now and then."""
 
     def __init__(
         self,
@@ -184,13 +332,26 @@ class HeartbeatRun(_message.Message):
         create_time: _timestamp_pb2.Timestamp | None = ...,
         start_time: _timestamp_pb2.Timestamp | None = ...,
         finish_time: _timestamp_pb2.Timestamp | None = ...,
+        failure_class: Global___FailureClass.ValueType = ...,
+        retry_time: _timestamp_pb2.Timestamp | None = ...,
+        comment_status: Global___CommentStatus.ValueType = ...,
+        deadline: _timestamp_pb2.Timestamp | None = ...,
+        idle_deadline: _timestamp_pb2.Timestamp | None = ...,
+        last_output_time: _timestamp_pb2.Timestamp | None = ...,
+        progress: _builtins.str = ...,
+        cost_cents: _builtins.float | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["_exit_code", b"_exit_code", "create_time", b"create_time", "exit_code", b"exit_code", "finish_time", b"finish_time", "start_time", b"start_time"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_cost_cents", b"_cost_cents", "_exit_code", b"_exit_code", "cost_cents", b"cost_cents", "create_time", b"create_time", "deadline", b"deadline", "exit_code", b"exit_code", "finish_time", b"finish_time", "idle_deadline", b"idle_deadline", "last_output_time", b"last_output_time", "retry_time", b"retry_time", "start_time", b"start_time"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_exit_code", b"_exit_code", "agent_id", b"agent_id", "attempt", b"attempt", "create_time", b"create_time", "executor_id", b"executor_id", "exit_code", b"exit_code", "finish_time", b"finish_time", "issue_id", b"issue_id", "message", b"message", "occupied", b"occupied", "reason", b"reason", "responsible_user_id", b"responsible_user_id", "result", b"result", "retry_of_run_id", b"retry_of_run_id", "retry_reason", b"retry_reason", "run_id", b"run_id", "start_time", b"start_time", "state", b"state", "summary", b"summary", "trace_id", b"trace_id", "wakeup_id", b"wakeup_id", "workspace_id", b"workspace_id"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_cost_cents", b"_cost_cents", "_exit_code", b"_exit_code", "agent_id", b"agent_id", "attempt", b"attempt", "comment_status", b"comment_status", "cost_cents", b"cost_cents", "create_time", b"create_time", "deadline", b"deadline", "executor_id", b"executor_id", "exit_code", b"exit_code", "failure_class", b"failure_class", "finish_time", b"finish_time", "idle_deadline", b"idle_deadline", "issue_id", b"issue_id", "last_output_time", b"last_output_time", "message", b"message", "occupied", b"occupied", "progress", b"progress", "reason", b"reason", "responsible_user_id", b"responsible_user_id", "result", b"result", "retry_of_run_id", b"retry_of_run_id", "retry_reason", b"retry_reason", "retry_time", b"retry_time", "run_id", b"run_id", "start_time", b"start_time", "state", b"state", "summary", b"summary", "trace_id", b"trace_id", "wakeup_id", b"wakeup_id", "workspace_id", b"workspace_id"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    _WhichOneofReturnType__cost_cents: _TypeAlias = _typing.Literal["cost_cents"]  # noqa: Y015
+    _WhichOneofArgType__cost_cents: _TypeAlias = _typing.Literal["_cost_cents", b"_cost_cents"]  # noqa: Y015
     _WhichOneofReturnType__exit_code: _TypeAlias = _typing.Literal["exit_code"]  # noqa: Y015
     _WhichOneofArgType__exit_code: _TypeAlias = _typing.Literal["_exit_code", b"_exit_code"]  # noqa: Y015
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__cost_cents) -> _WhichOneofReturnType__cost_cents | None: ...
+    @_typing.overload
     def WhichOneof(self, oneof_group: _WhichOneofArgType__exit_code) -> _WhichOneofReturnType__exit_code | None: ...
 
 Global___HeartbeatRun: _TypeAlias = HeartbeatRun  # noqa: Y015
@@ -253,6 +414,7 @@ class ListRunsRequest(_message.Message):
     STATES_FIELD_NUMBER: _builtins.int
     PAGE_SIZE_FIELD_NUMBER: _builtins.int
     PAGE_TOKEN_FIELD_NUMBER: _builtins.int
+    ISSUE_ID_FIELD_NUMBER: _builtins.int
     workspace_id: _builtins.str
     """The workspace."""
     agent_id: _builtins.str
@@ -263,6 +425,8 @@ class ListRunsRequest(_message.Message):
     """At most this many, 1 to 200; 50 when zero."""
     page_token: _builtins.str
     """The next_page_token of the page before."""
+    issue_id: _builtins.str
+    """Only of this issue; all when empty."""
     @_builtins.property
     def states(self) -> _containers.RepeatedScalarFieldContainer[Global___RunState.ValueType]:
         """Only in these states; all when empty."""
@@ -276,10 +440,11 @@ class ListRunsRequest(_message.Message):
         states: _abc.Iterable[Global___RunState.ValueType] | None = ...,
         page_size: _builtins.int = ...,
         page_token: _builtins.str = ...,
+        issue_id: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["agent_id", b"agent_id", "page_size", b"page_size", "page_token", b"page_token", "states", b"states", "wakeup_id", b"wakeup_id", "workspace_id", b"workspace_id"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["agent_id", b"agent_id", "issue_id", b"issue_id", "page_size", b"page_size", "page_token", b"page_token", "states", b"states", "wakeup_id", b"wakeup_id", "workspace_id", b"workspace_id"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -376,3 +541,257 @@ class ReadRunLogResponse(_message.Message):
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___ReadRunLogResponse: _TypeAlias = ReadRunLogResponse  # noqa: Y015
+
+@_typing.final
+class CancelRunRequest(_message.Message):
+    """Which attempt to cancel."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    RUN_ID_FIELD_NUMBER: _builtins.int
+    run_id: _builtins.str
+    """The attempt."""
+    def __init__(
+        self,
+        *,
+        run_id: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["run_id", b"run_id"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___CancelRunRequest: _TypeAlias = CancelRunRequest  # noqa: Y015
+
+@_typing.final
+class CancelRunResponse(_message.Message):
+    """The attempt."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    RUN_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def run(self) -> Global___HeartbeatRun:
+        """The attempt."""
+
+    def __init__(
+        self,
+        *,
+        run: Global___HeartbeatRun | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["run", b"run"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["run", b"run"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___CancelRunResponse: _TypeAlias = CancelRunResponse  # noqa: Y015
+
+@_typing.final
+class RetryRunRequest(_message.Message):
+    """Which attempt to repeat."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    RUN_ID_FIELD_NUMBER: _builtins.int
+    REQUEST_ID_FIELD_NUMBER: _builtins.int
+    run_id: _builtins.str
+    """The attempt."""
+    request_id: _builtins.str
+    """Makes the call repeatable, at most 128 characters."""
+    def __init__(
+        self,
+        *,
+        run_id: _builtins.str = ...,
+        request_id: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["request_id", b"request_id", "run_id", b"run_id"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___RetryRunRequest: _TypeAlias = RetryRunRequest  # noqa: Y015
+
+@_typing.final
+class RetryRunResponse(_message.Message):
+    """What became of the wish."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    OUTCOME_FIELD_NUMBER: _builtins.int
+    RUN_FIELD_NUMBER: _builtins.int
+    WAKEUP_ID_FIELD_NUMBER: _builtins.int
+    outcome: Global___RetryOutcome.ValueType
+    """What a repeat came to."""
+    wakeup_id: _builtins.str
+    """The wakeup it belongs to."""
+    @_builtins.property
+    def run(self) -> Global___HeartbeatRun:
+        """The attempt that repeats; absent when a rule forbids it."""
+
+    def __init__(
+        self,
+        *,
+        outcome: Global___RetryOutcome.ValueType = ...,
+        run: Global___HeartbeatRun | None = ...,
+        wakeup_id: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["run", b"run"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["outcome", b"outcome", "run", b"run", "wakeup_id", b"wakeup_id"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___RetryRunResponse: _TypeAlias = RetryRunResponse  # noqa: Y015
+
+@_typing.final
+class WatchRunRequest(_message.Message):
+    """What to follow, and from where."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    RUN_ID_FIELD_NUMBER: _builtins.int
+    AFTER_EVENT_FIELD_NUMBER: _builtins.int
+    STDOUT_OFFSET_FIELD_NUMBER: _builtins.int
+    STDERR_OFFSET_FIELD_NUMBER: _builtins.int
+    WITHOUT_LOG_FIELD_NUMBER: _builtins.int
+    run_id: _builtins.str
+    """The attempt."""
+    after_event: _builtins.int
+    """Only events after this sequence number."""
+    stdout_offset: _builtins.int
+    """Output on stdout from this byte on."""
+    stderr_offset: _builtins.int
+    """Output on stderr from this byte on."""
+    without_log: _builtins.bool
+    """Whether to leave out output."""
+    def __init__(
+        self,
+        *,
+        run_id: _builtins.str = ...,
+        after_event: _builtins.int = ...,
+        stdout_offset: _builtins.int = ...,
+        stderr_offset: _builtins.int = ...,
+        without_log: _builtins.bool = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["after_event", b"after_event", "run_id", b"run_id", "stderr_offset", b"stderr_offset", "stdout_offset", b"stdout_offset", "without_log", b"without_log"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___WatchRunRequest: _TypeAlias = WatchRunRequest  # noqa: Y015
+
+@_typing.final
+class WatchRunResponse(_message.Message):
+    """One piece of news."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    RUN_FIELD_NUMBER: _builtins.int
+    EVENT_FIELD_NUMBER: _builtins.int
+    LOG_FIELD_NUMBER: _builtins.int
+    END_FIELD_NUMBER: _builtins.int
+    end: _builtins.bool
+    """Whether this is the last of it: the attempt has ended and everything was sent."""
+    @_builtins.property
+    def run(self) -> Global___HeartbeatRun:
+        """The attempt, at the beginning and whenever it moved."""
+
+    @_builtins.property
+    def event(self) -> Global___RunEvent:
+        """Something that happened in it."""
+
+    @_builtins.property
+    def log(self) -> Global___RunLogChunk:
+        """Output."""
+
+    def __init__(
+        self,
+        *,
+        run: Global___HeartbeatRun | None = ...,
+        event: Global___RunEvent | None = ...,
+        log: Global___RunLogChunk | None = ...,
+        end: _builtins.bool = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["event", b"event", "log", b"log", "run", b"run", "update", b"update"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["end", b"end", "event", b"event", "log", b"log", "run", b"run", "update", b"update"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    _WhichOneofReturnType_update: _TypeAlias = _typing.Literal["run", "event", "log"]  # noqa: Y015
+    _WhichOneofArgType_update: _TypeAlias = _typing.Literal["update", b"update"]  # noqa: Y015
+    def WhichOneof(self, oneof_group: _WhichOneofArgType_update) -> _WhichOneofReturnType_update | None: ...
+
+Global___WatchRunResponse: _TypeAlias = WatchRunResponse  # noqa: Y015
+
+@_typing.final
+class RunEvent(_message.Message):
+    """Something that happened in an attempt."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    SEQ_FIELD_NUMBER: _builtins.int
+    TYPE_FIELD_NUMBER: _builtins.int
+    MESSAGE_FIELD_NUMBER: _builtins.int
+    FACTS_JSON_FIELD_NUMBER: _builtins.int
+    CREATE_TIME_FIELD_NUMBER: _builtins.int
+    seq: _builtins.int
+    """The order, from 1."""
+    type: _builtins.str
+    """What kind of thing, for example `run.claimed`."""
+    message: _builtins.str
+    """The same in words."""
+    facts_json: _builtins.str
+    """The particulars, as JSON."""
+    @_builtins.property
+    def create_time(self) -> _timestamp_pb2.Timestamp:
+        """When."""
+
+    def __init__(
+        self,
+        *,
+        seq: _builtins.int = ...,
+        type: _builtins.str = ...,
+        message: _builtins.str = ...,
+        facts_json: _builtins.str = ...,
+        create_time: _timestamp_pb2.Timestamp | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["create_time", b"create_time"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["create_time", b"create_time", "facts_json", b"facts_json", "message", b"message", "seq", b"seq", "type", b"type"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___RunEvent: _TypeAlias = RunEvent  # noqa: Y015
+
+@_typing.final
+class RunLogChunk(_message.Message):
+    """A piece of output."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    STREAM_FIELD_NUMBER: _builtins.int
+    OFFSET_FIELD_NUMBER: _builtins.int
+    DATA_FIELD_NUMBER: _builtins.int
+    stream: Global___LogStream.ValueType
+    """Which stream."""
+    offset: _builtins.int
+    """Where it begins."""
+    data: _builtins.bytes
+    """The bytes, secrets blanked out."""
+    def __init__(
+        self,
+        *,
+        stream: Global___LogStream.ValueType = ...,
+        offset: _builtins.int = ...,
+        data: _builtins.bytes = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["data", b"data", "offset", b"offset", "stream", b"stream"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___RunLogChunk: _TypeAlias = RunLogChunk  # noqa: Y015

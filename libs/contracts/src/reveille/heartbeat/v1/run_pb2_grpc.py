@@ -26,7 +26,7 @@ if _version_not_supported:
 
 
 class RunServiceStub:
-    """Reads attempts and their logs.
+    """Reads, follows, cancels and repeats attempts.
     """
 
     def __init__(self, channel):
@@ -50,10 +50,25 @@ class RunServiceStub:
                 request_serializer=reveille_dot_heartbeat_dot_v1_dot_run__pb2.ReadRunLogRequest.SerializeToString,
                 response_deserializer=reveille_dot_heartbeat_dot_v1_dot_run__pb2.ReadRunLogResponse.FromString,
                 _registered_method=True)
+        self.CancelRun = channel.unary_unary(
+                '/reveille.heartbeat.v1.RunService/CancelRun',
+                request_serializer=reveille_dot_heartbeat_dot_v1_dot_run__pb2.CancelRunRequest.SerializeToString,
+                response_deserializer=reveille_dot_heartbeat_dot_v1_dot_run__pb2.CancelRunResponse.FromString,
+                _registered_method=True)
+        self.RetryRun = channel.unary_unary(
+                '/reveille.heartbeat.v1.RunService/RetryRun',
+                request_serializer=reveille_dot_heartbeat_dot_v1_dot_run__pb2.RetryRunRequest.SerializeToString,
+                response_deserializer=reveille_dot_heartbeat_dot_v1_dot_run__pb2.RetryRunResponse.FromString,
+                _registered_method=True)
+        self.WatchRun = channel.unary_stream(
+                '/reveille.heartbeat.v1.RunService/WatchRun',
+                request_serializer=reveille_dot_heartbeat_dot_v1_dot_run__pb2.WatchRunRequest.SerializeToString,
+                response_deserializer=reveille_dot_heartbeat_dot_v1_dot_run__pb2.WatchRunResponse.FromString,
+                _registered_method=True)
 
 
 class RunServiceServicer:
-    """Reads attempts and their logs.
+    """Reads, follows, cancels and repeats attempts.
     """
 
     def GetRun(self, request, context):
@@ -77,6 +92,30 @@ class RunServiceServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def CancelRun(self, request, context):
+        """Cancels an attempt and the wakeup it is made for: first the record, then the agent. One that has ended is answered as it is.
+        Errors: NOT_FOUND.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def RetryRun(self, request, context):
+        """Starts a waiting repeat now, or asks for the work of an attempt that has ended in failure once more, as a new wakeup.
+        Errors: NOT_FOUND, WRONG_STATE (it has not ended, or succeeded), REQUEST_ID_REUSED.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def WatchRun(self, request, context):
+        """Follows an attempt: first where it stands, then every change, event and piece of output until its end. To go on after a break,
+        send what was received last. A reader that is too slow is cut off with OVERLOADED. Errors: NOT_FOUND, INVALID_FIELD.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
 
 def add_RunServiceServicer_to_server(servicer, server):
     rpc_method_handlers = {
@@ -95,6 +134,21 @@ def add_RunServiceServicer_to_server(servicer, server):
                     request_deserializer=reveille_dot_heartbeat_dot_v1_dot_run__pb2.ReadRunLogRequest.FromString,
                     response_serializer=reveille_dot_heartbeat_dot_v1_dot_run__pb2.ReadRunLogResponse.SerializeToString,
             ),
+            'CancelRun': grpc.unary_unary_rpc_method_handler(
+                    servicer.CancelRun,
+                    request_deserializer=reveille_dot_heartbeat_dot_v1_dot_run__pb2.CancelRunRequest.FromString,
+                    response_serializer=reveille_dot_heartbeat_dot_v1_dot_run__pb2.CancelRunResponse.SerializeToString,
+            ),
+            'RetryRun': grpc.unary_unary_rpc_method_handler(
+                    servicer.RetryRun,
+                    request_deserializer=reveille_dot_heartbeat_dot_v1_dot_run__pb2.RetryRunRequest.FromString,
+                    response_serializer=reveille_dot_heartbeat_dot_v1_dot_run__pb2.RetryRunResponse.SerializeToString,
+            ),
+            'WatchRun': grpc.unary_stream_rpc_method_handler(
+                    servicer.WatchRun,
+                    request_deserializer=reveille_dot_heartbeat_dot_v1_dot_run__pb2.WatchRunRequest.FromString,
+                    response_serializer=reveille_dot_heartbeat_dot_v1_dot_run__pb2.WatchRunResponse.SerializeToString,
+            ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
             'reveille.heartbeat.v1.RunService', rpc_method_handlers)
@@ -104,7 +158,7 @@ def add_RunServiceServicer_to_server(servicer, server):
 
  # This class is part of an EXPERIMENTAL API.
 class RunService:
-    """Reads attempts and their logs.
+    """Reads, follows, cancels and repeats attempts.
     """
 
     @staticmethod
@@ -178,6 +232,87 @@ class RunService:
             '/reveille.heartbeat.v1.RunService/ReadRunLog',
             reveille_dot_heartbeat_dot_v1_dot_run__pb2.ReadRunLogRequest.SerializeToString,
             reveille_dot_heartbeat_dot_v1_dot_run__pb2.ReadRunLogResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def CancelRun(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/reveille.heartbeat.v1.RunService/CancelRun',
+            reveille_dot_heartbeat_dot_v1_dot_run__pb2.CancelRunRequest.SerializeToString,
+            reveille_dot_heartbeat_dot_v1_dot_run__pb2.CancelRunResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def RetryRun(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/reveille.heartbeat.v1.RunService/RetryRun',
+            reveille_dot_heartbeat_dot_v1_dot_run__pb2.RetryRunRequest.SerializeToString,
+            reveille_dot_heartbeat_dot_v1_dot_run__pb2.RetryRunResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def WatchRun(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_stream(
+            request,
+            target,
+            '/reveille.heartbeat.v1.RunService/WatchRun',
+            reveille_dot_heartbeat_dot_v1_dot_run__pb2.WatchRunRequest.SerializeToString,
+            reveille_dot_heartbeat_dot_v1_dot_run__pb2.WatchRunResponse.FromString,
             options,
             channel_credentials,
             insecure,

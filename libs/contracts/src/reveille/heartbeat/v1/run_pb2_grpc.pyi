@@ -27,7 +27,7 @@ GRPC_GENERATED_VERSION: str
 GRPC_VERSION: str
 
 class RunServiceStub:
-    """Reads attempts and their logs."""
+    """Reads, follows, cancels and repeats attempts."""
 
     @_typing.overload
     def __new__(cls, channel: _grpc.Channel) -> _Self: ...
@@ -39,10 +39,22 @@ class RunServiceStub:
     """Lists attempts, newest first."""
     ReadRunLog: _grpc.UnaryUnaryMultiCallable[_run_pb2.ReadRunLogRequest, _run_pb2.ReadRunLogResponse]
     """Reads the output of an attempt from a byte offset on. Errors: NOT_FOUND, INVALID_FIELD."""
+    CancelRun: _grpc.UnaryUnaryMultiCallable[_run_pb2.CancelRunRequest, _run_pb2.CancelRunResponse]
+    """Cancels an attempt and the wakeup it is made for: first the record, then the agent. One that has ended is answered as it is.
+    Errors: NOT_FOUND.
+    """
+    RetryRun: _grpc.UnaryUnaryMultiCallable[_run_pb2.RetryRunRequest, _run_pb2.RetryRunResponse]
+    """Starts a waiting repeat now, or asks for the work of an attempt that has ended in failure once more, as a new wakeup.
+    Errors: NOT_FOUND, WRONG_STATE (it has not ended, or succeeded), REQUEST_ID_REUSED.
+    """
+    WatchRun: _grpc.UnaryStreamMultiCallable[_run_pb2.WatchRunRequest, _run_pb2.WatchRunResponse]
+    """Follows an attempt: first where it stands, then every change, event and piece of output until its end. To go on after a break,
+    send what was received last. A reader that is too slow is cut off with OVERLOADED. Errors: NOT_FOUND, INVALID_FIELD.
+    """
 
 @_typing.type_check_only
 class RunServiceAsyncStub(RunServiceStub):
-    """Reads attempts and their logs."""
+    """Reads, follows, cancels and repeats attempts."""
 
     def __init__(self, channel: _aio.Channel) -> None: ...
     GetRun: _aio.UnaryUnaryMultiCallable[_run_pb2.GetRunRequest, _run_pb2.GetRunResponse]  # type: ignore[assignment]
@@ -51,9 +63,21 @@ class RunServiceAsyncStub(RunServiceStub):
     """Lists attempts, newest first."""
     ReadRunLog: _aio.UnaryUnaryMultiCallable[_run_pb2.ReadRunLogRequest, _run_pb2.ReadRunLogResponse]  # type: ignore[assignment]
     """Reads the output of an attempt from a byte offset on. Errors: NOT_FOUND, INVALID_FIELD."""
+    CancelRun: _aio.UnaryUnaryMultiCallable[_run_pb2.CancelRunRequest, _run_pb2.CancelRunResponse]  # type: ignore[assignment]
+    """Cancels an attempt and the wakeup it is made for: first the record, then the agent. One that has ended is answered as it is.
+    Errors: NOT_FOUND.
+    """
+    RetryRun: _aio.UnaryUnaryMultiCallable[_run_pb2.RetryRunRequest, _run_pb2.RetryRunResponse]  # type: ignore[assignment]
+    """Starts a waiting repeat now, or asks for the work of an attempt that has ended in failure once more, as a new wakeup.
+    Errors: NOT_FOUND, WRONG_STATE (it has not ended, or succeeded), REQUEST_ID_REUSED.
+    """
+    WatchRun: _aio.UnaryStreamMultiCallable[_run_pb2.WatchRunRequest, _run_pb2.WatchRunResponse]  # type: ignore[assignment]
+    """Follows an attempt: first where it stands, then every change, event and piece of output until its end. To go on after a break,
+    send what was received last. A reader that is too slow is cut off with OVERLOADED. Errors: NOT_FOUND, INVALID_FIELD.
+    """
 
 class RunServiceServicer(metaclass=_abc_1.ABCMeta):
-    """Reads attempts and their logs."""
+    """Reads, follows, cancels and repeats attempts."""
 
     @_abc_1.abstractmethod
     def GetRun(
@@ -78,5 +102,35 @@ class RunServiceServicer(metaclass=_abc_1.ABCMeta):
         context: _ServicerContext,
     ) -> _typing.Union[_run_pb2.ReadRunLogResponse, _abc.Awaitable[_run_pb2.ReadRunLogResponse]]:
         """Reads the output of an attempt from a byte offset on. Errors: NOT_FOUND, INVALID_FIELD."""
+
+    @_abc_1.abstractmethod
+    def CancelRun(
+        self,
+        request: _run_pb2.CancelRunRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_run_pb2.CancelRunResponse, _abc.Awaitable[_run_pb2.CancelRunResponse]]:
+        """Cancels an attempt and the wakeup it is made for: first the record, then the agent. One that has ended is answered as it is.
+        Errors: NOT_FOUND.
+        """
+
+    @_abc_1.abstractmethod
+    def RetryRun(
+        self,
+        request: _run_pb2.RetryRunRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_run_pb2.RetryRunResponse, _abc.Awaitable[_run_pb2.RetryRunResponse]]:
+        """Starts a waiting repeat now, or asks for the work of an attempt that has ended in failure once more, as a new wakeup.
+        Errors: NOT_FOUND, WRONG_STATE (it has not ended, or succeeded), REQUEST_ID_REUSED.
+        """
+
+    @_abc_1.abstractmethod
+    def WatchRun(
+        self,
+        request: _run_pb2.WatchRunRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_abc.Iterator[_run_pb2.WatchRunResponse], _abc.AsyncIterator[_run_pb2.WatchRunResponse]]:
+        """Follows an attempt: first where it stands, then every change, event and piece of output until its end. To go on after a break,
+        send what was received last. A reader that is too slow is cut off with OVERLOADED. Errors: NOT_FOUND, INVALID_FIELD.
+        """
 
 def add_RunServiceServicer_to_server(servicer: RunServiceServicer, server: _typing.Union[_grpc.Server, _aio.Server]) -> None: ...

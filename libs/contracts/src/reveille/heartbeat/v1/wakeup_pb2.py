@@ -27,7 +27,7 @@ from reveille.common.v1 import access_pb2 as reveille_dot_common_dot_v1_dot_acce
 from reveille.common.v1 import reason_pb2 as reveille_dot_common_dot_v1_dot_reason__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\"reveille/heartbeat/v1/wakeup.proto\x12\x15reveille.heartbeat.v1\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x1freveille/common/v1/access.proto\x1a\x1freveille/common/v1/reason.proto\"\xf0\x01\n\x06Origin\x12\x16\n\x0eoccurrence_key\x18\x01 \x01(\t\x12\x1a\n\x12originator_user_id\x18\x02 \x01(\t\x12\x1b\n\x13\x61\x63\x63ountable_user_id\x18\x03 \x01(\t\x12\x18\n\x10\x61utopilot_run_id\x18\x04 \x01(\t\x12\x46\n\rtrace_carrier\x18\x05 \x03(\x0b\x32/.reveille.heartbeat.v1.Origin.TraceCarrierEntry\x1a\x33\n\x11TraceCarrierEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\t:\x02\x38\x01\"\xaa\x01\n\x07Payload\x12\x14\n\x0c\x63ontent_type\x18\x01 \x01(\t\x12\x0c\n\x04\x62ody\x18\x02 \x01(\x0c\x12\x13\n\x0b\x64\x65livery_id\x18\x03 \x01(\t\x12\x38\n\x05\x66\x61\x63ts\x18\x04 \x03(\x0b\x32).reveille.heartbeat.v1.Payload.FactsEntry\x1a,\n\nFactsEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\t:\x02\x38\x01\"\x9f\x02\n\x06Wakeup\x12\x14\n\x0cworkspace_id\x18\x01 \x01(\t\x12\x10\n\x08\x61gent_id\x18\x02 \x01(\t\x12\x33\n\x06source\x18\x03 \x01(\x0e\x32#.reveille.heartbeat.v1.WakeupSource\x12\x0e\n\x06reason\x18\x04 \x01(\t\x12\r\n\x05title\x18\x05 \x01(\t\x12\x0e\n\x06prompt\x18\x06 \x01(\t\x12\x10\n\x08issue_id\x18\x07 \x01(\t\x12\x17\n\x0fidempotency_key\x18\x08 \x01(\t\x12-\n\x06origin\x18\t \x01(\x0b\x32\x1d.reveille.heartbeat.v1.Origin\x12/\n\x07payload\x18\n \x01(\x0b\x32\x1e.reveille.heartbeat.v1.Payload\"G\n\x15\x45nqueueWakeupsRequest\x12.\n\x07wakeups\x18\x01 \x03(\x0b\x32\x1d.reveille.heartbeat.v1.Wakeup\"N\n\x16\x45nqueueWakeupsResponse\x12\x34\n\x07results\x18\x01 \x03(\x0b\x32#.reveille.heartbeat.v1.WakeupResult\"\xb7\x01\n\x0cWakeupResult\x12\x11\n\twakeup_id\x18\x01 \x01(\t\x12\x31\n\x05state\x18\x02 \x01(\x0e\x32\".reveille.heartbeat.v1.WakeupState\x12*\n\x06reason\x18\x03 \x01(\x0e\x32\x1a.reveille.common.v1.Reason\x12\x0f\n\x07message\x18\x04 \x01(\t\x12\x0f\n\x07\x65xisted\x18\x05 \x01(\x08\x12\x13\n\x0bunavailable\x18\x06 \x01(\x08\"\\\n\x14\x43\x61ncelWakeupsRequest\x12\x44\n\rcancellations\x18\x01 \x03(\x0b\x32-.reveille.heartbeat.v1.OccurrenceCancellation\"W\n\x16OccurrenceCancellation\x12\x14\n\x0cworkspace_id\x18\x01 \x01(\t\x12\x16\n\x0eoccurrence_key\x18\x02 \x01(\t\x12\x0f\n\x07user_id\x18\x03 \x01(\t\"S\n\x15\x43\x61ncelWakeupsResponse\x12:\n\x07results\x18\x01 \x03(\x0b\x32).reveille.heartbeat.v1.CancellationResult\"\x96\x01\n\x12\x43\x61ncellationResult\x12\x16\n\x0eoccurrence_key\x18\x01 \x01(\t\x12\x31\n\x05state\x18\x02 \x01(\x0e\x32\".reveille.heartbeat.v1.WakeupState\x12\x11\n\twakeup_id\x18\x03 \x01(\t\x12\x10\n\x08issue_id\x18\x04 \x01(\t\x12\x10\n\x08recorded\x18\x05 \x01(\x08\"\xa7\x04\n\x0cWakeupRecord\x12\x11\n\twakeup_id\x18\x01 \x01(\t\x12\x14\n\x0cworkspace_id\x18\x02 \x01(\t\x12\x10\n\x08\x61gent_id\x18\x03 \x01(\t\x12\x33\n\x06source\x18\x04 \x01(\x0e\x32#.reveille.heartbeat.v1.WakeupSource\x12\x13\n\x0bwake_reason\x18\x05 \x01(\t\x12\r\n\x05title\x18\x06 \x01(\t\x12\x31\n\x05state\x18\x07 \x01(\x0e\x32\".reveille.heartbeat.v1.WakeupState\x12*\n\x06reason\x18\x08 \x01(\x0e\x32\x1a.reveille.common.v1.Reason\x12\x0f\n\x07message\x18\t \x01(\t\x12\x10\n\x08issue_id\x18\n \x01(\t\x12\x0e\n\x06run_id\x18\x0b \x01(\t\x12\x16\n\x0eoccurrence_key\x18\x0c \x01(\t\x12\x18\n\x10joined_wakeup_id\x18\r \x01(\t\x12\x1b\n\x13responsible_user_id\x18\x0e \x01(\t\x12\x10\n\x08trace_id\x18\x0f \x01(\t\x12/\n\x0b\x63reate_time\x18\x10 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12.\n\nclaim_time\x18\x11 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12/\n\x0b\x66inish_time\x18\x12 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\"%\n\x10GetWakeupRequest\x12\x11\n\twakeup_id\x18\x01 \x01(\t\"H\n\x11GetWakeupResponse\x12\x33\n\x06wakeup\x18\x01 \x01(\x0b\x32#.reveille.heartbeat.v1.WakeupRecord\"\x97\x01\n\x12ListWakeupsRequest\x12\x14\n\x0cworkspace_id\x18\x01 \x01(\t\x12\x10\n\x08\x61gent_id\x18\x02 \x01(\t\x12\x32\n\x06states\x18\x03 \x03(\x0e\x32\".reveille.heartbeat.v1.WakeupState\x12\x11\n\tpage_size\x18\x04 \x01(\x05\x12\x12\n\npage_token\x18\x05 \x01(\t\"d\n\x13ListWakeupsResponse\x12\x34\n\x07wakeups\x18\x01 \x03(\x0b\x32#.reveille.heartbeat.v1.WakeupRecord\x12\x17\n\x0fnext_page_token\x18\x02 \x01(\t*\x86\x01\n\x0cWakeupSource\x12\x1d\n\x19WAKEUP_SOURCE_UNSPECIFIED\x10\x00\x12\x1c\n\x18WAKEUP_SOURCE_AUTOMATION\x10\x01\x12\x1b\n\x17WAKEUP_SOURCE_ON_DEMAND\x10\x02\x12\x1c\n\x18WAKEUP_SOURCE_ASSIGNMENT\x10\x03*\x80\x02\n\x0bWakeupState\x12\x1c\n\x18WAKEUP_STATE_UNSPECIFIED\x10\x00\x12\x17\n\x13WAKEUP_STATE_QUEUED\x10\x01\x12\x19\n\x15WAKEUP_STATE_DEFERRED\x10\x02\x12\x18\n\x14WAKEUP_STATE_CLAIMED\x10\x03\x12\x1a\n\x16WAKEUP_STATE_COALESCED\x10\x04\x12\x18\n\x14WAKEUP_STATE_SKIPPED\x10\x05\x12\x1a\n\x16WAKEUP_STATE_COMPLETED\x10\x06\x12\x17\n\x13WAKEUP_STATE_FAILED\x10\x07\x12\x1a\n\x16WAKEUP_STATE_CANCELLED\x10\x08\x32\xe4\x03\n\rWakeupService\x12v\n\x0e\x45nqueueWakeups\x12,.reveille.heartbeat.v1.EnqueueWakeupsRequest\x1a-.reveille.heartbeat.v1.EnqueueWakeupsResponse\"\x07\x8a\xec\x18\x03\n\x01*\x12{\n\rCancelWakeups\x12+.reveille.heartbeat.v1.CancelWakeupsRequest\x1a,.reveille.heartbeat.v1.CancelWakeupsResponse\"\x0f\x8a\xec\x18\x0b\n\tautopilot\x12k\n\tGetWakeup\x12\'.reveille.heartbeat.v1.GetWakeupRequest\x1a(.reveille.heartbeat.v1.GetWakeupResponse\"\x0b\x8a\xec\x18\x07\n\x01*\x10\x01\x18\x01\x12q\n\x0bListWakeups\x12).reveille.heartbeat.v1.ListWakeupsRequest\x1a*.reveille.heartbeat.v1.ListWakeupsResponse\"\x0b\x8a\xec\x18\x07\n\x01*\x10\x01\x18\x01\x62\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\"reveille/heartbeat/v1/wakeup.proto\x12\x15reveille.heartbeat.v1\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x1freveille/common/v1/access.proto\x1a\x1freveille/common/v1/reason.proto\"\xf0\x01\n\x06Origin\x12\x16\n\x0eoccurrence_key\x18\x01 \x01(\t\x12\x1a\n\x12originator_user_id\x18\x02 \x01(\t\x12\x1b\n\x13\x61\x63\x63ountable_user_id\x18\x03 \x01(\t\x12\x18\n\x10\x61utopilot_run_id\x18\x04 \x01(\t\x12\x46\n\rtrace_carrier\x18\x05 \x03(\x0b\x32/.reveille.heartbeat.v1.Origin.TraceCarrierEntry\x1a\x33\n\x11TraceCarrierEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\t:\x02\x38\x01\"\xaa\x01\n\x07Payload\x12\x14\n\x0c\x63ontent_type\x18\x01 \x01(\t\x12\x0c\n\x04\x62ody\x18\x02 \x01(\x0c\x12\x13\n\x0b\x64\x65livery_id\x18\x03 \x01(\t\x12\x38\n\x05\x66\x61\x63ts\x18\x04 \x03(\x0b\x32).reveille.heartbeat.v1.Payload.FactsEntry\x1a,\n\nFactsEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\t:\x02\x38\x01\"\xef\x02\n\x06Wakeup\x12\x14\n\x0cworkspace_id\x18\x01 \x01(\t\x12\x10\n\x08\x61gent_id\x18\x02 \x01(\t\x12\x33\n\x06source\x18\x03 \x01(\x0e\x32#.reveille.heartbeat.v1.WakeupSource\x12\x0e\n\x06reason\x18\x04 \x01(\t\x12\r\n\x05title\x18\x05 \x01(\t\x12\x0e\n\x06prompt\x18\x06 \x01(\t\x12\x10\n\x08issue_id\x18\x07 \x01(\t\x12\x17\n\x0fidempotency_key\x18\x08 \x01(\t\x12-\n\x06origin\x18\t \x01(\x0b\x32\x1d.reveille.heartbeat.v1.Origin\x12/\n\x07payload\x18\n \x01(\x0b\x32\x1e.reveille.heartbeat.v1.Payload\x12\x10\n\x08squad_id\x18\x0b \x01(\t\x12\x10\n\x08task_key\x18\x0c \x01(\t\x12\x13\n\x0b\x63omment_ids\x18\r \x03(\t\x12\x15\n\rfresh_session\x18\x0e \x01(\x08\"G\n\x15\x45nqueueWakeupsRequest\x12.\n\x07wakeups\x18\x01 \x03(\x0b\x32\x1d.reveille.heartbeat.v1.Wakeup\"N\n\x16\x45nqueueWakeupsResponse\x12\x34\n\x07results\x18\x01 \x03(\x0b\x32#.reveille.heartbeat.v1.WakeupResult\"\xb7\x01\n\x0cWakeupResult\x12\x11\n\twakeup_id\x18\x01 \x01(\t\x12\x31\n\x05state\x18\x02 \x01(\x0e\x32\".reveille.heartbeat.v1.WakeupState\x12*\n\x06reason\x18\x03 \x01(\x0e\x32\x1a.reveille.common.v1.Reason\x12\x0f\n\x07message\x18\x04 \x01(\t\x12\x0f\n\x07\x65xisted\x18\x05 \x01(\x08\x12\x13\n\x0bunavailable\x18\x06 \x01(\x08\"\\\n\x14\x43\x61ncelWakeupsRequest\x12\x44\n\rcancellations\x18\x01 \x03(\x0b\x32-.reveille.heartbeat.v1.OccurrenceCancellation\"W\n\x16OccurrenceCancellation\x12\x14\n\x0cworkspace_id\x18\x01 \x01(\t\x12\x16\n\x0eoccurrence_key\x18\x02 \x01(\t\x12\x0f\n\x07user_id\x18\x03 \x01(\t\"S\n\x15\x43\x61ncelWakeupsResponse\x12:\n\x07results\x18\x01 \x03(\x0b\x32).reveille.heartbeat.v1.CancellationResult\"\x96\x01\n\x12\x43\x61ncellationResult\x12\x16\n\x0eoccurrence_key\x18\x01 \x01(\t\x12\x31\n\x05state\x18\x02 \x01(\x0e\x32\".reveille.heartbeat.v1.WakeupState\x12\x11\n\twakeup_id\x18\x03 \x01(\t\x12\x10\n\x08issue_id\x18\x04 \x01(\t\x12\x10\n\x08recorded\x18\x05 \x01(\x08\"\xb9\x05\n\x0cWakeupRecord\x12\x11\n\twakeup_id\x18\x01 \x01(\t\x12\x14\n\x0cworkspace_id\x18\x02 \x01(\t\x12\x10\n\x08\x61gent_id\x18\x03 \x01(\t\x12\x33\n\x06source\x18\x04 \x01(\x0e\x32#.reveille.heartbeat.v1.WakeupSource\x12\x13\n\x0bwake_reason\x18\x05 \x01(\t\x12\r\n\x05title\x18\x06 \x01(\t\x12\x31\n\x05state\x18\x07 \x01(\x0e\x32\".reveille.heartbeat.v1.WakeupState\x12*\n\x06reason\x18\x08 \x01(\x0e\x32\x1a.reveille.common.v1.Reason\x12\x0f\n\x07message\x18\t \x01(\t\x12\x10\n\x08issue_id\x18\n \x01(\t\x12\x0e\n\x06run_id\x18\x0b \x01(\t\x12\x16\n\x0eoccurrence_key\x18\x0c \x01(\t\x12\x18\n\x10joined_wakeup_id\x18\r \x01(\t\x12\x1b\n\x13responsible_user_id\x18\x0e \x01(\t\x12\x10\n\x08trace_id\x18\x0f \x01(\t\x12/\n\x0b\x63reate_time\x18\x10 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12.\n\nclaim_time\x18\x11 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12/\n\x0b\x66inish_time\x18\x12 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x10\n\x08squad_id\x18\x13 \x01(\t\x12\x16\n\x0erequester_kind\x18\x14 \x01(\t\x12\x14\n\x0crequester_id\x18\x15 \x01(\t\x12\x10\n\x08task_key\x18\x16 \x01(\t\x12\x13\n\x0b\x63omment_ids\x18\x17 \x03(\t\x12\x17\n\x0f\x63oalesced_count\x18\x18 \x01(\x05\x12\x10\n\x08\x61ttempts\x18\x19 \x01(\x05\"%\n\x10GetWakeupRequest\x12\x11\n\twakeup_id\x18\x01 \x01(\t\"H\n\x11GetWakeupResponse\x12\x33\n\x06wakeup\x18\x01 \x01(\x0b\x32#.reveille.heartbeat.v1.WakeupRecord\"\xd6\x01\n\x12ListWakeupsRequest\x12\x14\n\x0cworkspace_id\x18\x01 \x01(\t\x12\x10\n\x08\x61gent_id\x18\x02 \x01(\t\x12\x32\n\x06states\x18\x03 \x03(\x0e\x32\".reveille.heartbeat.v1.WakeupState\x12\x11\n\tpage_size\x18\x04 \x01(\x05\x12\x12\n\npage_token\x18\x05 \x01(\t\x12\x10\n\x08issue_id\x18\x06 \x01(\t\x12+\n\x07reasons\x18\x07 \x03(\x0e\x32\x1a.reveille.common.v1.Reason\"d\n\x13ListWakeupsResponse\x12\x34\n\x07wakeups\x18\x01 \x03(\x0b\x32#.reveille.heartbeat.v1.WakeupRecord\x12\x17\n\x0fnext_page_token\x18\x02 \x01(\t*\x9f\x01\n\x0cWakeupSource\x12\x1d\n\x19WAKEUP_SOURCE_UNSPECIFIED\x10\x00\x12\x1c\n\x18WAKEUP_SOURCE_AUTOMATION\x10\x01\x12\x1b\n\x17WAKEUP_SOURCE_ON_DEMAND\x10\x02\x12\x1c\n\x18WAKEUP_SOURCE_ASSIGNMENT\x10\x03\x12\x17\n\x13WAKEUP_SOURCE_TIMER\x10\x04*\x80\x02\n\x0bWakeupState\x12\x1c\n\x18WAKEUP_STATE_UNSPECIFIED\x10\x00\x12\x17\n\x13WAKEUP_STATE_QUEUED\x10\x01\x12\x19\n\x15WAKEUP_STATE_DEFERRED\x10\x02\x12\x18\n\x14WAKEUP_STATE_CLAIMED\x10\x03\x12\x1a\n\x16WAKEUP_STATE_COALESCED\x10\x04\x12\x18\n\x14WAKEUP_STATE_SKIPPED\x10\x05\x12\x1a\n\x16WAKEUP_STATE_COMPLETED\x10\x06\x12\x17\n\x13WAKEUP_STATE_FAILED\x10\x07\x12\x1a\n\x16WAKEUP_STATE_CANCELLED\x10\x08\x32\xe8\x03\n\rWakeupService\x12z\n\x0e\x45nqueueWakeups\x12,.reveille.heartbeat.v1.EnqueueWakeupsRequest\x1a-.reveille.heartbeat.v1.EnqueueWakeupsResponse\"\x0b\x8a\xec\x18\x07\n\x01*\x10\x01\x18\x01\x12{\n\rCancelWakeups\x12+.reveille.heartbeat.v1.CancelWakeupsRequest\x1a,.reveille.heartbeat.v1.CancelWakeupsResponse\"\x0f\x8a\xec\x18\x0b\n\tautopilot\x12k\n\tGetWakeup\x12\'.reveille.heartbeat.v1.GetWakeupRequest\x1a(.reveille.heartbeat.v1.GetWakeupResponse\"\x0b\x8a\xec\x18\x07\n\x01*\x10\x01\x18\x01\x12q\n\x0bListWakeups\x12).reveille.heartbeat.v1.ListWakeupsRequest\x1a*.reveille.heartbeat.v1.ListWakeupsResponse\"\x0b\x8a\xec\x18\x07\n\x01*\x10\x01\x18\x01\x62\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -39,17 +39,17 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_PAYLOAD_FACTSENTRY']._loaded_options = None
   _globals['_PAYLOAD_FACTSENTRY']._serialized_options = b'8\001'
   _globals['_WAKEUPSERVICE'].methods_by_name['EnqueueWakeups']._loaded_options = None
-  _globals['_WAKEUPSERVICE'].methods_by_name['EnqueueWakeups']._serialized_options = b'\212\354\030\003\n\001*'
+  _globals['_WAKEUPSERVICE'].methods_by_name['EnqueueWakeups']._serialized_options = b'\212\354\030\007\n\001*\020\001\030\001'
   _globals['_WAKEUPSERVICE'].methods_by_name['CancelWakeups']._loaded_options = None
   _globals['_WAKEUPSERVICE'].methods_by_name['CancelWakeups']._serialized_options = b'\212\354\030\013\n\tautopilot'
   _globals['_WAKEUPSERVICE'].methods_by_name['GetWakeup']._loaded_options = None
   _globals['_WAKEUPSERVICE'].methods_by_name['GetWakeup']._serialized_options = b'\212\354\030\007\n\001*\020\001\030\001'
   _globals['_WAKEUPSERVICE'].methods_by_name['ListWakeups']._loaded_options = None
   _globals['_WAKEUPSERVICE'].methods_by_name['ListWakeups']._serialized_options = b'\212\354\030\007\n\001*\020\001\030\001'
-  _globals['_WAKEUPSOURCE']._serialized_start=2550
-  _globals['_WAKEUPSOURCE']._serialized_end=2684
-  _globals['_WAKEUPSTATE']._serialized_start=2687
-  _globals['_WAKEUPSTATE']._serialized_end=2943
+  _globals['_WAKEUPSOURCE']._serialized_start=2839
+  _globals['_WAKEUPSOURCE']._serialized_end=2998
+  _globals['_WAKEUPSTATE']._serialized_start=3001
+  _globals['_WAKEUPSTATE']._serialized_end=3257
   _globals['_ORIGIN']._serialized_start=161
   _globals['_ORIGIN']._serialized_end=401
   _globals['_ORIGIN_TRACECARRIERENTRY']._serialized_start=350
@@ -59,31 +59,31 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_PAYLOAD_FACTSENTRY']._serialized_start=530
   _globals['_PAYLOAD_FACTSENTRY']._serialized_end=574
   _globals['_WAKEUP']._serialized_start=577
-  _globals['_WAKEUP']._serialized_end=864
-  _globals['_ENQUEUEWAKEUPSREQUEST']._serialized_start=866
-  _globals['_ENQUEUEWAKEUPSREQUEST']._serialized_end=937
-  _globals['_ENQUEUEWAKEUPSRESPONSE']._serialized_start=939
-  _globals['_ENQUEUEWAKEUPSRESPONSE']._serialized_end=1017
-  _globals['_WAKEUPRESULT']._serialized_start=1020
-  _globals['_WAKEUPRESULT']._serialized_end=1203
-  _globals['_CANCELWAKEUPSREQUEST']._serialized_start=1205
-  _globals['_CANCELWAKEUPSREQUEST']._serialized_end=1297
-  _globals['_OCCURRENCECANCELLATION']._serialized_start=1299
-  _globals['_OCCURRENCECANCELLATION']._serialized_end=1386
-  _globals['_CANCELWAKEUPSRESPONSE']._serialized_start=1388
-  _globals['_CANCELWAKEUPSRESPONSE']._serialized_end=1471
-  _globals['_CANCELLATIONRESULT']._serialized_start=1474
-  _globals['_CANCELLATIONRESULT']._serialized_end=1624
-  _globals['_WAKEUPRECORD']._serialized_start=1627
-  _globals['_WAKEUPRECORD']._serialized_end=2178
-  _globals['_GETWAKEUPREQUEST']._serialized_start=2180
-  _globals['_GETWAKEUPREQUEST']._serialized_end=2217
-  _globals['_GETWAKEUPRESPONSE']._serialized_start=2219
-  _globals['_GETWAKEUPRESPONSE']._serialized_end=2291
-  _globals['_LISTWAKEUPSREQUEST']._serialized_start=2294
-  _globals['_LISTWAKEUPSREQUEST']._serialized_end=2445
-  _globals['_LISTWAKEUPSRESPONSE']._serialized_start=2447
-  _globals['_LISTWAKEUPSRESPONSE']._serialized_end=2547
-  _globals['_WAKEUPSERVICE']._serialized_start=2946
-  _globals['_WAKEUPSERVICE']._serialized_end=3430
+  _globals['_WAKEUP']._serialized_end=944
+  _globals['_ENQUEUEWAKEUPSREQUEST']._serialized_start=946
+  _globals['_ENQUEUEWAKEUPSREQUEST']._serialized_end=1017
+  _globals['_ENQUEUEWAKEUPSRESPONSE']._serialized_start=1019
+  _globals['_ENQUEUEWAKEUPSRESPONSE']._serialized_end=1097
+  _globals['_WAKEUPRESULT']._serialized_start=1100
+  _globals['_WAKEUPRESULT']._serialized_end=1283
+  _globals['_CANCELWAKEUPSREQUEST']._serialized_start=1285
+  _globals['_CANCELWAKEUPSREQUEST']._serialized_end=1377
+  _globals['_OCCURRENCECANCELLATION']._serialized_start=1379
+  _globals['_OCCURRENCECANCELLATION']._serialized_end=1466
+  _globals['_CANCELWAKEUPSRESPONSE']._serialized_start=1468
+  _globals['_CANCELWAKEUPSRESPONSE']._serialized_end=1551
+  _globals['_CANCELLATIONRESULT']._serialized_start=1554
+  _globals['_CANCELLATIONRESULT']._serialized_end=1704
+  _globals['_WAKEUPRECORD']._serialized_start=1707
+  _globals['_WAKEUPRECORD']._serialized_end=2404
+  _globals['_GETWAKEUPREQUEST']._serialized_start=2406
+  _globals['_GETWAKEUPREQUEST']._serialized_end=2443
+  _globals['_GETWAKEUPRESPONSE']._serialized_start=2445
+  _globals['_GETWAKEUPRESPONSE']._serialized_end=2517
+  _globals['_LISTWAKEUPSREQUEST']._serialized_start=2520
+  _globals['_LISTWAKEUPSREQUEST']._serialized_end=2734
+  _globals['_LISTWAKEUPSRESPONSE']._serialized_start=2736
+  _globals['_LISTWAKEUPSRESPONSE']._serialized_end=2836
+  _globals['_WAKEUPSERVICE']._serialized_start=3260
+  _globals['_WAKEUPSERVICE']._serialized_end=3748
 # @@protoc_insertion_point(module_scope)

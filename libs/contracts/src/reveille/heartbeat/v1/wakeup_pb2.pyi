@@ -35,6 +35,8 @@ class _WakeupSourceEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_WakeupSo
     """A person, now."""
     WAKEUP_SOURCE_ASSIGNMENT: _WakeupSource.ValueType  # 3
     """An issue was assigned."""
+    WAKEUP_SOURCE_TIMER: _WakeupSource.ValueType  # 4
+    """The agent's own timer."""
 
 class WakeupSource(_WakeupSource, metaclass=_WakeupSourceEnumTypeWrapper):
     """Where the wish came from."""
@@ -47,6 +49,8 @@ WAKEUP_SOURCE_ON_DEMAND: WakeupSource.ValueType  # 2
 """A person, now."""
 WAKEUP_SOURCE_ASSIGNMENT: WakeupSource.ValueType  # 3
 """An issue was assigned."""
+WAKEUP_SOURCE_TIMER: WakeupSource.ValueType  # 4
+"""The agent's own timer."""
 Global___WakeupSource: _TypeAlias = WakeupSource  # noqa: Y015
 
 class _WakeupState:
@@ -229,6 +233,10 @@ class Wakeup(_message.Message):
     IDEMPOTENCY_KEY_FIELD_NUMBER: _builtins.int
     ORIGIN_FIELD_NUMBER: _builtins.int
     PAYLOAD_FIELD_NUMBER: _builtins.int
+    SQUAD_ID_FIELD_NUMBER: _builtins.int
+    TASK_KEY_FIELD_NUMBER: _builtins.int
+    COMMENT_IDS_FIELD_NUMBER: _builtins.int
+    FRESH_SESSION_FIELD_NUMBER: _builtins.int
     workspace_id: _builtins.str
     """The workspace."""
     agent_id: _builtins.str
@@ -245,6 +253,12 @@ class Wakeup(_message.Message):
     """The issue it is about; empty when none."""
     idempotency_key: _builtins.str
     """Makes the call of another caller than autopilot repeatable, at most 255 characters."""
+    squad_id: _builtins.str
+    """The squad to wake, through its leader, when agent_id is empty."""
+    task_key: _builtins.str
+    """Keeps a conversation together: wakes of one agent without an issue and with the same key join; at most 255 characters."""
+    fresh_session: _builtins.bool
+    """Whether the agent shall begin anew instead of going on where it was."""
     @_builtins.property
     def origin(self) -> Global___Origin:
         """Who asks, and for whom."""
@@ -252,6 +266,10 @@ class Wakeup(_message.Message):
     @_builtins.property
     def payload(self) -> Global___Payload:
         """What the agent gets to read."""
+
+    @_builtins.property
+    def comment_ids(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """The comments of the issue it is about, oldest first, at most 100."""
 
     def __init__(
         self,
@@ -266,10 +284,14 @@ class Wakeup(_message.Message):
         idempotency_key: _builtins.str = ...,
         origin: Global___Origin | None = ...,
         payload: Global___Payload | None = ...,
+        squad_id: _builtins.str = ...,
+        task_key: _builtins.str = ...,
+        comment_ids: _abc.Iterable[_builtins.str] | None = ...,
+        fresh_session: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["origin", b"origin", "payload", b"payload"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["agent_id", b"agent_id", "idempotency_key", b"idempotency_key", "issue_id", b"issue_id", "origin", b"origin", "payload", b"payload", "prompt", b"prompt", "reason", b"reason", "source", b"source", "title", b"title", "workspace_id", b"workspace_id"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["agent_id", b"agent_id", "comment_ids", b"comment_ids", "fresh_session", b"fresh_session", "idempotency_key", b"idempotency_key", "issue_id", b"issue_id", "origin", b"origin", "payload", b"payload", "prompt", b"prompt", "reason", b"reason", "source", b"source", "squad_id", b"squad_id", "task_key", b"task_key", "title", b"title", "workspace_id", b"workspace_id"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -505,6 +527,13 @@ class WakeupRecord(_message.Message):
     CREATE_TIME_FIELD_NUMBER: _builtins.int
     CLAIM_TIME_FIELD_NUMBER: _builtins.int
     FINISH_TIME_FIELD_NUMBER: _builtins.int
+    SQUAD_ID_FIELD_NUMBER: _builtins.int
+    REQUESTER_KIND_FIELD_NUMBER: _builtins.int
+    REQUESTER_ID_FIELD_NUMBER: _builtins.int
+    TASK_KEY_FIELD_NUMBER: _builtins.int
+    COMMENT_IDS_FIELD_NUMBER: _builtins.int
+    COALESCED_COUNT_FIELD_NUMBER: _builtins.int
+    ATTEMPTS_FIELD_NUMBER: _builtins.int
     wakeup_id: _builtins.str
     """The id."""
     workspace_id: _builtins.str
@@ -535,6 +564,18 @@ class WakeupRecord(_message.Message):
     """The person who answers for it."""
     trace_id: _builtins.str
     """The trace it belongs to."""
+    squad_id: _builtins.str
+    """The squad it was for; empty when none."""
+    requester_kind: _builtins.str
+    """Who asked: `user`, `agent`, `service` or `system`."""
+    requester_id: _builtins.str
+    """The id or name of the one who asked."""
+    task_key: _builtins.str
+    """What keeps its conversation together."""
+    coalesced_count: _builtins.int
+    """How many other wakes it has absorbed."""
+    attempts: _builtins.int
+    """How many attempts were made for it."""
     @_builtins.property
     def create_time(self) -> _timestamp_pb2.Timestamp:
         """When it was recorded."""
@@ -546,6 +587,10 @@ class WakeupRecord(_message.Message):
     @_builtins.property
     def finish_time(self) -> _timestamp_pb2.Timestamp:
         """When it was settled."""
+
+    @_builtins.property
+    def comment_ids(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """The comments it is about."""
 
     def __init__(
         self,
@@ -568,10 +613,17 @@ class WakeupRecord(_message.Message):
         create_time: _timestamp_pb2.Timestamp | None = ...,
         claim_time: _timestamp_pb2.Timestamp | None = ...,
         finish_time: _timestamp_pb2.Timestamp | None = ...,
+        squad_id: _builtins.str = ...,
+        requester_kind: _builtins.str = ...,
+        requester_id: _builtins.str = ...,
+        task_key: _builtins.str = ...,
+        comment_ids: _abc.Iterable[_builtins.str] | None = ...,
+        coalesced_count: _builtins.int = ...,
+        attempts: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["claim_time", b"claim_time", "create_time", b"create_time", "finish_time", b"finish_time"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["agent_id", b"agent_id", "claim_time", b"claim_time", "create_time", b"create_time", "finish_time", b"finish_time", "issue_id", b"issue_id", "joined_wakeup_id", b"joined_wakeup_id", "message", b"message", "occurrence_key", b"occurrence_key", "reason", b"reason", "responsible_user_id", b"responsible_user_id", "run_id", b"run_id", "source", b"source", "state", b"state", "title", b"title", "trace_id", b"trace_id", "wake_reason", b"wake_reason", "wakeup_id", b"wakeup_id", "workspace_id", b"workspace_id"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["agent_id", b"agent_id", "attempts", b"attempts", "claim_time", b"claim_time", "coalesced_count", b"coalesced_count", "comment_ids", b"comment_ids", "create_time", b"create_time", "finish_time", b"finish_time", "issue_id", b"issue_id", "joined_wakeup_id", b"joined_wakeup_id", "message", b"message", "occurrence_key", b"occurrence_key", "reason", b"reason", "requester_id", b"requester_id", "requester_kind", b"requester_kind", "responsible_user_id", b"responsible_user_id", "run_id", b"run_id", "source", b"source", "squad_id", b"squad_id", "state", b"state", "task_key", b"task_key", "title", b"title", "trace_id", b"trace_id", "wake_reason", b"wake_reason", "wakeup_id", b"wakeup_id", "workspace_id", b"workspace_id"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -634,6 +686,8 @@ class ListWakeupsRequest(_message.Message):
     STATES_FIELD_NUMBER: _builtins.int
     PAGE_SIZE_FIELD_NUMBER: _builtins.int
     PAGE_TOKEN_FIELD_NUMBER: _builtins.int
+    ISSUE_ID_FIELD_NUMBER: _builtins.int
+    REASONS_FIELD_NUMBER: _builtins.int
     workspace_id: _builtins.str
     """The workspace."""
     agent_id: _builtins.str
@@ -642,9 +696,15 @@ class ListWakeupsRequest(_message.Message):
     """At most this many, 1 to 200; 50 when zero."""
     page_token: _builtins.str
     """The next_page_token of the page before."""
+    issue_id: _builtins.str
+    """Only of this issue; all when empty."""
     @_builtins.property
     def states(self) -> _containers.RepeatedScalarFieldContainer[Global___WakeupState.ValueType]:
         """Only in these states; all when empty."""
+
+    @_builtins.property
+    def reasons(self) -> _containers.RepeatedScalarFieldContainer[_reason_pb2.Reason.ValueType]:
+        """Only with these reasons; all when empty."""
 
     def __init__(
         self,
@@ -654,10 +714,12 @@ class ListWakeupsRequest(_message.Message):
         states: _abc.Iterable[Global___WakeupState.ValueType] | None = ...,
         page_size: _builtins.int = ...,
         page_token: _builtins.str = ...,
+        issue_id: _builtins.str = ...,
+        reasons: _abc.Iterable[_reason_pb2.Reason.ValueType] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["agent_id", b"agent_id", "page_size", b"page_size", "page_token", b"page_token", "states", b"states", "workspace_id", b"workspace_id"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["agent_id", b"agent_id", "issue_id", b"issue_id", "page_size", b"page_size", "page_token", b"page_token", "reasons", b"reasons", "states", b"states", "workspace_id", b"workspace_id"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -25,7 +25,7 @@ _sym_db = _symbol_database.Default()
 from reveille.common.v1 import access_pb2 as reveille_dot_common_dot_v1_dot_access__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n5reveille/heartbeat/v1/workspace_replica_service.proto\x12\x15reveille.heartbeat.v1\x1a\x1freveille/common/v1/access.proto\"x\n\x13PutWorkspaceRequest\x12\x14\n\x0cworkspace_id\x18\x01 \x01(\t\x12\x14\n\x0cissue_prefix\x18\x02 \x01(\t\x12#\n\x1b\x64\x65\x66\x61ult_responsible_user_id\x18\x03 \x01(\t\x12\x10\n\x08revision\x18\x04 \x01(\x03\"\x16\n\x14PutWorkspaceResponse2\x93\x01\n\x17WorkspaceReplicaService\x12x\n\x0cPutWorkspace\x12*.reveille.heartbeat.v1.PutWorkspaceRequest\x1a+.reveille.heartbeat.v1.PutWorkspaceResponse\"\x0f\x8a\xec\x18\x0b\n\tautopilotb\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n5reveille/heartbeat/v1/workspace_replica_service.proto\x12\x15reveille.heartbeat.v1\x1a\x1freveille/common/v1/access.proto\"\xb0\x01\n\x13PutWorkspaceRequest\x12\x14\n\x0cworkspace_id\x18\x01 \x01(\t\x12\x14\n\x0cissue_prefix\x18\x02 \x01(\t\x12#\n\x1b\x64\x65\x66\x61ult_responsible_user_id\x18\x03 \x01(\t\x12\x10\n\x08revision\x18\x04 \x01(\x03\x12\x36\n\x06status\x18\x05 \x01(\x0e\x32&.reveille.heartbeat.v1.WorkspaceStatus\"\x16\n\x14PutWorkspaceResponse*\x8c\x01\n\x0fWorkspaceStatus\x12 \n\x1cWORKSPACE_STATUS_UNSPECIFIED\x10\x00\x12\x1b\n\x17WORKSPACE_STATUS_ACTIVE\x10\x01\x12\x1b\n\x17WORKSPACE_STATUS_PAUSED\x10\x02\x12\x1d\n\x19WORKSPACE_STATUS_ARCHIVED\x10\x03\x32\x93\x01\n\x17WorkspaceReplicaService\x12x\n\x0cPutWorkspace\x12*.reveille.heartbeat.v1.PutWorkspaceRequest\x1a+.reveille.heartbeat.v1.PutWorkspaceResponse\"\x0f\x8a\xec\x18\x0b\n\tautopilotb\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -34,10 +34,12 @@ if not _descriptor._USE_C_DESCRIPTORS:
   DESCRIPTOR._loaded_options = None
   _globals['_WORKSPACEREPLICASERVICE'].methods_by_name['PutWorkspace']._loaded_options = None
   _globals['_WORKSPACEREPLICASERVICE'].methods_by_name['PutWorkspace']._serialized_options = b'\212\354\030\013\n\tautopilot'
-  _globals['_PUTWORKSPACEREQUEST']._serialized_start=113
-  _globals['_PUTWORKSPACEREQUEST']._serialized_end=233
-  _globals['_PUTWORKSPACERESPONSE']._serialized_start=235
-  _globals['_PUTWORKSPACERESPONSE']._serialized_end=257
-  _globals['_WORKSPACEREPLICASERVICE']._serialized_start=260
-  _globals['_WORKSPACEREPLICASERVICE']._serialized_end=407
+  _globals['_WORKSPACESTATUS']._serialized_start=317
+  _globals['_WORKSPACESTATUS']._serialized_end=457
+  _globals['_PUTWORKSPACEREQUEST']._serialized_start=114
+  _globals['_PUTWORKSPACEREQUEST']._serialized_end=290
+  _globals['_PUTWORKSPACERESPONSE']._serialized_start=292
+  _globals['_PUTWORKSPACERESPONSE']._serialized_end=314
+  _globals['_WORKSPACEREPLICASERVICE']._serialized_start=460
+  _globals['_WORKSPACEREPLICASERVICE']._serialized_end=607
 # @@protoc_insertion_point(module_scope)

@@ -5,6 +5,7 @@ Heartbeat's copy of the workspaces."""
 
 from google.protobuf import descriptor as _descriptor
 from google.protobuf import message as _message
+from google.protobuf.internal import enum_type_wrapper as _enum_type_wrapper
 import builtins as _builtins
 import sys
 import typing as _typing
@@ -16,6 +17,34 @@ else:
 
 DESCRIPTOR: _descriptor.FileDescriptor
 
+class _WorkspaceStatus:
+    ValueType = _typing.NewType("ValueType", _builtins.int)
+    V: _TypeAlias = ValueType  # noqa: Y015
+
+class _WorkspaceStatusEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_WorkspaceStatus.ValueType], _builtins.type):
+    DESCRIPTOR: _descriptor.EnumDescriptor
+    WORKSPACE_STATUS_UNSPECIFIED: _WorkspaceStatus.ValueType  # 0
+    """Taken as active."""
+    WORKSPACE_STATUS_ACTIVE: _WorkspaceStatus.ValueType  # 1
+    """It does."""
+    WORKSPACE_STATUS_PAUSED: _WorkspaceStatus.ValueType  # 2
+    """Not until it is resumed."""
+    WORKSPACE_STATUS_ARCHIVED: _WorkspaceStatus.ValueType  # 3
+    """Not any more."""
+
+class WorkspaceStatus(_WorkspaceStatus, metaclass=_WorkspaceStatusEnumTypeWrapper):
+    """Whether work goes on in a workspace."""
+
+WORKSPACE_STATUS_UNSPECIFIED: WorkspaceStatus.ValueType  # 0
+"""Taken as active."""
+WORKSPACE_STATUS_ACTIVE: WorkspaceStatus.ValueType  # 1
+"""It does."""
+WORKSPACE_STATUS_PAUSED: WorkspaceStatus.ValueType  # 2
+"""Not until it is resumed."""
+WORKSPACE_STATUS_ARCHIVED: WorkspaceStatus.ValueType  # 3
+"""Not any more."""
+Global___WorkspaceStatus: _TypeAlias = WorkspaceStatus  # noqa: Y015
+
 @_typing.final
 class PutWorkspaceRequest(_message.Message):
     """A workspace to store."""
@@ -26,6 +55,7 @@ class PutWorkspaceRequest(_message.Message):
     ISSUE_PREFIX_FIELD_NUMBER: _builtins.int
     DEFAULT_RESPONSIBLE_USER_ID_FIELD_NUMBER: _builtins.int
     REVISION_FIELD_NUMBER: _builtins.int
+    STATUS_FIELD_NUMBER: _builtins.int
     workspace_id: _builtins.str
     """The id."""
     issue_prefix: _builtins.str
@@ -34,6 +64,8 @@ class PutWorkspaceRequest(_message.Message):
     """The person who answers when nobody else can be named."""
     revision: _builtins.int
     """The owner's revision."""
+    status: Global___WorkspaceStatus.ValueType
+    """Whether work goes on in it."""
     def __init__(
         self,
         *,
@@ -41,10 +73,11 @@ class PutWorkspaceRequest(_message.Message):
         issue_prefix: _builtins.str = ...,
         default_responsible_user_id: _builtins.str = ...,
         revision: _builtins.int = ...,
+        status: Global___WorkspaceStatus.ValueType = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["default_responsible_user_id", b"default_responsible_user_id", "issue_prefix", b"issue_prefix", "revision", b"revision", "workspace_id", b"workspace_id"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["default_responsible_user_id", b"default_responsible_user_id", "issue_prefix", b"issue_prefix", "revision", b"revision", "status", b"status", "workspace_id", b"workspace_id"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -1,0 +1,5 @@
+"""The whole engine: squads, projects, relations, holds, approvals, timers, retries, costs."""
+
+from reveille_runtime.migrations import sql_revision
+
+revision, down_revision, upgrade = sql_revision(__file__, after="0001_init")
