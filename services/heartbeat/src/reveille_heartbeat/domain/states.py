@@ -91,6 +91,7 @@ AGENT_TRANSITIONS: Mapping[AgentState, frozenset[AgentState]] = {
     _A.PAUSED: frozenset({_A.ACTIVE, _A.ARCHIVED}),
     _A.ARCHIVED: frozenset(),
 }
+AGENT_TERMINAL = frozenset({_A.ARCHIVED})
 
 _I = IssueState
 _OPEN_ENDS = frozenset({_I.DONE, _I.CANCELLED})
