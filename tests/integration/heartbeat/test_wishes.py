@@ -321,7 +321,7 @@ async def test_whether_an_agent_may_be_woken_is_answered_by_the_first_failing_ch
         fine,
         no,
         fine,
-        reason_pb2.REASON_AGENT_NOT_FOUND,
+        reason_pb2.REASON_TARGET_UNAVAILABLE,
         reason_pb2.REASON_WORKSPACE_INACTIVE,
     ]
     await rows.execute("UPDATE runtimes SET presence_expires_at = clock() - interval '1 s'")

@@ -102,13 +102,18 @@ class AgentServicer(AgentServiceServicer):
         questions = [
             Question(
                 workspace_id=found.uuid(f"questions[{at}].workspace_id", each.workspace_id),
-                agent_id=found.uuid(f"questions[{at}].agent_id", each.agent_id),
+                agent_id=found.optional_uuid(f"questions[{at}].agent_id", each.agent_id),
+                squad_id=found.optional_uuid(f"questions[{at}].squad_id", each.squad_id),
+                project_id=found.optional_uuid(f"questions[{at}].project_id", each.project_id),
                 principal_user_id=each.principal_user_id,
                 principal_is_member=each.principal_is_member,
                 runtime_must_be_online=each.runtime_must_be_online,
             )
             for at, each in enumerate(request.questions)
         ]
+        for at, each in enumerate(request.questions):
+            if bool(each.agent_id) == bool(each.squad_id):
+                found.add(f"questions[{at}].agent_id", "give this or a squad_id, and not both")
         found.check()
         verdicts = await self._check(questions)
         return pb.CheckInvocableResponse(answers=[_answer(each) for each in verdicts])
@@ -120,6 +125,7 @@ def _answer(verdict: Verdict) -> pb.InvocableAnswer:
         reason=reason_value(None if refusal is None else refusal.reason.value),
         message="" if refusal is None else refusal.message,
         owner_user_id="" if verdict.agent is None else verdict.agent.owner_user_id,
+        agent_id="" if verdict.agent is None else str(verdict.agent.agent_id),
     )
 
 

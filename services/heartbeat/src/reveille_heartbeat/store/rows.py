@@ -7,6 +7,7 @@ from typing import Any
 import asyncpg
 
 from reveille_heartbeat.domain.states import AgentState, IssueState, RunState, WakeupState
+from reveille_heartbeat.domain.targets import Manager, Squad
 from reveille_heartbeat.domain.values import (
     Agent,
     CommentStatus,
@@ -80,6 +81,33 @@ def to_agent(row: Record) -> Agent:
         revision=row["revision"],
         updated_at=row["updated_at"],
         **shown,
+    )
+
+
+def to_squad(row: Record) -> Squad:
+    """Map a row of `squads` with its members."""
+    return Squad(
+        squad_id=row["squad_id"],
+        workspace_id=row["workspace_id"],
+        name=row["name"],
+        leader_agent_id=row["leader_agent_id"],
+        member_agent_ids=tuple(row["member_agent_ids"]),
+        state=AgentState(row["state"]),
+        pause_reason=row["pause_reason"],
+        revision=row["revision"],
+        created_at=row["created_at"],
+        updated_at=row["updated_at"],
+    )
+
+
+def to_manager(row: Record) -> Manager:
+    """Map what those below see of a row of `agents`."""
+    return Manager(
+        row["agent_id"],
+        row["workspace_id"],
+        row["name"],
+        AgentState(row["state"]),
+        row["manager_agent_id"],
     )
 
 
