@@ -13,10 +13,15 @@ from reveille_heartbeat.domain.states import ISSUE_TERMINAL, IssueState
 NO_PRIORITY = 4
 
 
-def ready_rank(status: IssueState | None) -> int:
-    """Rank a run by its issue: in progress, ready, no issue at all, blocked."""
+def ready_rank(status: IssueState | None, *, waits: bool = False) -> int:
+    """Rank a run by its issue: in progress, ready, no issue at all, blocked.
+
+    `waits`: other issues block it still.
+    """
     if status is None:
         return 2
+    if waits:
+        return 3
     if status is IssueState.IN_PROGRESS:
         return 0
     return 3 if status is IssueState.BLOCKED else 1

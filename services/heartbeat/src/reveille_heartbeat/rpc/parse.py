@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping
 from datetime import timedelta
 from enum import StrEnum
@@ -23,6 +24,7 @@ from reveille_heartbeat.domain.values import (
     Wish,
 )
 from reveille_heartbeat.rpc.show import WAKEUP_SOURCES
+from reveille_heartbeat.usecases.issue_names import IssueRef
 from reveille_heartbeat.usecases.repeats import Repeatable
 from reveille_runtime.access import Actor, CallerKind
 from reveille_runtime.carrier import checked
@@ -39,6 +41,8 @@ MAX_TITLE = 200
 MAX_KEY = 512
 MAX_IDEMPOTENCY_KEY = 255
 _MAX_USER = 128
+_IDENTIFIER = re.compile(r"[A-Z][A-Z0-9]{0,9}-[1-9][0-9]*")
+_MAX_IDENTIFIER = 30
 _MAX_FACTS = 200
 _LONGEST = timedelta(days=30)
 # The one service whose occurrence keys count; everybody else has idempotency keys.
@@ -60,6 +64,14 @@ def batch(found: Violations, field: str, items: Iterable[Message], size: int) ->
         found.add(field, f"must have 1 to {MAX_BATCH} entries")
     elif size > MAX_BATCH_BYTES:
         found.add(field, f"is larger than {MAX_BATCH_BYTES} bytes in all")
+
+
+def issue_ref(found: Violations, field: str, text: str) -> IssueRef:
+    """Parse an issue's id, or its identifier in whatever case."""
+    name = text.strip().upper()
+    if len(name) <= _MAX_IDENTIFIER and _IDENTIFIER.fullmatch(name):
+        return name
+    return found.uuid(field, text)
 
 
 def states(found: Violations, field: str, values: Iterable[int], known: Mapping[int, E]) -> list[E]:

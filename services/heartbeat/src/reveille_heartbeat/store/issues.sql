@@ -26,6 +26,19 @@ SELECT issue_id, workspace_id, identifier, title, description, status, priority,
 FROM issues
 WHERE issue_id = ANY($1::uuid[]);
 
+-- name: issues_by_identifier
+-- Issues that a batch of callers names. $1 identifiers, $2 workspaces
+SELECT i.issue_id, i.workspace_id, i.identifier
+FROM unnest($1::text[], $2::uuid[]) AS n (identifier, workspace_id)
+JOIN issues i ON i.identifier = n.identifier AND i.workspace_id = n.workspace_id
+WHERE i.deleted_at IS NULL;
+
+-- name: issues_of_identifier
+-- The issues of one identifier, one per workspace at most. $1 identifier, $2 workspace (null: all)
+SELECT issue_id, workspace_id FROM issues
+WHERE identifier = $1 AND ($2::uuid IS NULL OR workspace_id = $2) AND deleted_at IS NULL
+LIMIT 100;
+
 -- name: lock_issues
 -- Whoever places, claims, moves or ends work on an issue does it alone. $1 ids
 SELECT issue_id, status FROM issues

@@ -114,7 +114,7 @@ ALTER TABLE issues
     ADD CHECK (reviewer_agent_id IS NULL OR reviewer_user_id = ''),
     ADD CHECK (parent_issue_id <> issue_id);
 UPDATE issues SET origin_kind = 'autopilot' WHERE occurrence_key IS NOT NULL;
-CREATE UNIQUE INDEX issues_identifier ON issues (workspace_id, identifier);
+CREATE UNIQUE INDEX issues_identifier ON issues (identifier, workspace_id);
 CREATE INDEX issues_parent ON issues (parent_issue_id) WHERE parent_issue_id IS NOT NULL;
 CREATE INDEX issues_project ON issues (project_id, issue_id DESC) WHERE project_id IS NOT NULL;
 -- Stale locks are looked for here.

@@ -1,0 +1,58 @@
+"""The names of an issue: its id and its identifier, in any case, mean one and the same row."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from uuid import UUID
+
+from reveille_heartbeat.store.queries import Q
+from reveille_heartbeat.usecases.visible import is_visible
+from reveille_runtime.access import Actor
+from reveille_runtime.db import Tx
+from reveille_runtime.errors import InvalidArgument, NotFound
+
+# An id, or an identifier in capitals; `parse.issue_ref` makes it.
+IssueRef = UUID | str
+
+
+async def ids_of_identifiers(
+    tx: Tx, names: Collection[tuple[UUID, str]]
+) -> dict[tuple[UUID, str], UUID]:
+    """Find issues by workspace and identifier, a batch at once; unknown ones are missing."""
+    if not names:
+        return {}
+    wanted = sorted(set(names))
+    rows = await tx.fetch(
+        Q["issues_by_identifier"], [name for _, name in wanted], [space for space, _ in wanted]
+    )
+    return {(row["workspace_id"], row["identifier"]): row["issue_id"] for row in rows}
+
+
+async def id_of(
+    tx: Tx, actor: Actor, ref: IssueRef, workspace_id: UUID | None = None, field: str = "issue_id"
+) -> UUID:
+    """Give the id of the issue that a caller names.
+
+    Raises:
+        NotFound: no issue that the caller may know of has this identifier.
+        InvalidArgument: several workspaces of the caller have it.
+    """
+    if isinstance(ref, UUID):
+        return ref
+    rows = await tx.fetch(Q["issues_of_identifier"], ref, workspace_id)
+    found = [row["issue_id"] for row in rows if is_visible(actor, _Where(row["workspace_id"]))]
+    if not found:
+        raise NotFound(
+            "NOT_FOUND", f"issue {ref} does not exist, or is not yours", {"identifier": ref}
+        )
+    if len(found) > 1:
+        raise InvalidArgument.of(field, f"{len(found)} workspaces have an issue {ref}: give its id")
+    issue_id: UUID = found[0]
+    return issue_id
+
+
+class _Where:
+    """Just the workspace of a row."""
+
+    def __init__(self, workspace_id: UUID) -> None:
+        self.workspace_id = workspace_id
