@@ -1,0 +1,38 @@
+"""The reasons of wakes that rules know of; callers may give others."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+
+
+class WakeReason(StrEnum):
+    """Why somebody wanted an agent awake, where that decides something."""
+
+    ISSUE_ASSIGNED = "issue_assigned"
+    ISSUE_COMMENTED = "issue_commented"
+    ISSUE_COMMENT_MENTIONED = "issue_comment_mentioned"
+    ISSUE_REOPENED_VIA_COMMENT = "issue_reopened_via_comment"
+    ISSUE_BLOCKERS_RESOLVED = "issue_blockers_resolved"
+    ISSUE_CHILDREN_COMPLETED = "issue_children_completed"
+    EXECUTION_REVIEW_REQUESTED = "execution_review_requested"
+    EXECUTION_CHANGES_REQUESTED = "execution_changes_requested"
+    APPROVAL_APPROVED = "approval_approved"
+    APPROVAL_REJECTED = "approval_rejected"
+    APPROVAL_REVISION_REQUESTED = "approval_revision_requested"
+
+
+_W = WakeReason
+# Somebody said something and waits for an answer.
+COMMENTED = frozenset(
+    {_W.ISSUE_COMMENTED, _W.ISSUE_COMMENT_MENTIONED, _W.ISSUE_REOPENED_VIA_COMMENT}
+)
+# Meant for whoever the issue belongs to, and for nobody else.
+FOR_THE_ASSIGNEE = frozenset(
+    {_W.ISSUE_ASSIGNED, _W.ISSUE_BLOCKERS_RESOLVED, _W.ISSUE_CHILDREN_COMPLETED}
+)
+# People wait for a comment that says what came of it.
+NEEDS_COMMENT = frozenset(
+    {_W.ISSUE_ASSIGNED, _W.EXECUTION_REVIEW_REQUESTED, _W.EXECUTION_CHANGES_REQUESTED}
+)
+# In the context of a wake that may pass a hold: it answers somebody.
+PASSES_HOLD = "tree_hold_interaction"
