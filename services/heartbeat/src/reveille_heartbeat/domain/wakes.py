@@ -9,11 +9,13 @@ class WakeReason(StrEnum):
     """Why somebody wanted an agent awake, where that decides something."""
 
     ISSUE_ASSIGNED = "issue_assigned"
+    ISSUE_STATUS_CHANGED = "issue_status_changed"
     ISSUE_COMMENTED = "issue_commented"
     ISSUE_COMMENT_MENTIONED = "issue_comment_mentioned"
     ISSUE_REOPENED_VIA_COMMENT = "issue_reopened_via_comment"
     ISSUE_BLOCKERS_RESOLVED = "issue_blockers_resolved"
     ISSUE_CHILDREN_COMPLETED = "issue_children_completed"
+    ISSUE_TREE_RESTORED = "issue_tree_restored"
     EXECUTION_REVIEW_REQUESTED = "execution_review_requested"
     EXECUTION_CHANGES_REQUESTED = "execution_changes_requested"
     APPROVAL_APPROVED = "approval_approved"
@@ -28,7 +30,14 @@ COMMENTED = frozenset(
 )
 # Meant for whoever the issue belongs to, and for nobody else.
 FOR_THE_ASSIGNEE = frozenset(
-    {_W.ISSUE_ASSIGNED, _W.ISSUE_BLOCKERS_RESOLVED, _W.ISSUE_CHILDREN_COMPLETED}
+    {
+        _W.ISSUE_ASSIGNED,
+        _W.ISSUE_STATUS_CHANGED,
+        _W.ISSUE_BLOCKERS_RESOLVED,
+        _W.ISSUE_CHILDREN_COMPLETED,
+        _W.ISSUE_TREE_RESTORED,
+        _W.EXECUTION_CHANGES_REQUESTED,
+    }
 )
 # People wait for a comment that says what came of it.
 NEEDS_COMMENT = frozenset(
