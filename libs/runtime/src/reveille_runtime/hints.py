@@ -99,10 +99,11 @@ class HintBus:
         self._stopping = asyncio.Event()
         self._state_changed = asyncio.Condition()
 
-    def event(self, channel: str) -> Hint:
-        """Subscribe to a channel for as long as the hint is kept; each waiter takes its own."""
+    def event(self, *channels: str) -> Hint:
+        """Subscribe to channels for as long as the hint is kept; each waiter takes its own."""
         hint = Hint()
-        self._hints.setdefault(channel, WeakSet()).add(hint)
+        for channel in channels:
+            self._hints.setdefault(channel, WeakSet()).add(hint)
         self._changed.set()
         return hint
 

@@ -45,14 +45,18 @@ from reveille_heartbeat.usecases.enqueue_wakeups import EnqueueWakeups
 from reveille_heartbeat.usecases.explain import Explain
 from reveille_heartbeat.usecases.follow_up import FollowUp
 from reveille_heartbeat.usecases.held_run import HeldRun
+from reveille_heartbeat.usecases.log_store import LogStore
 from reveille_heartbeat.usecases.promote_deferred import PromoteStranded
 from reveille_heartbeat.usecases.put_workspace import PutWorkspace, RenewRuntimes
 from reveille_heartbeat.usecases.reading import Reader
 from reveille_heartbeat.usecases.run_log import RunLog
+from reveille_heartbeat.usecases.run_news import ReadNews
 from reveille_heartbeat.usecases.run_spans import RunSpans
 from reveille_heartbeat.usecases.settle_run import SettleRun
+from reveille_heartbeat.usecases.table_log import TableLog
 from reveille_heartbeat.usecases.take_over import TakeOver
 from reveille_heartbeat.usecases.update_issue import UpdateIssue
+from reveille_heartbeat.usecases.watch_run import WatchRuns
 from reveille_heartbeat.workers.engine import Engine
 from reveille_heartbeat.workers.recovery import Recovery
 from reveille_heartbeat.workers.sweeper import Sweeper
@@ -70,6 +74,8 @@ from reveille_runtime.telemetry import Telemetry
 
 # An expired lease must outlast a whole round of renewals before it counts.
 _WITNESS_ROUNDS = 1.5
+# Seconds between looks at runs that are followed, when no hint comes.
+_WATCH_INTERVAL = 0.5
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,6 +88,7 @@ class Basics:
     notifier: Notifier
     spans: RunSpans
     decider: Decider
+    log_store: LogStore
     run_log: RunLog
     registry: Registry
 
@@ -114,6 +121,7 @@ async def build(app: App[Settings]) -> None:
     notifier = Notifier(database)
     closing.push_async_callback(notifier.close)
     bus = HintBus(settings.database, database)
+    log_store = TableLog(database)
     basics = Basics(
         settings=settings,
         database=database,
@@ -121,7 +129,8 @@ async def build(app: App[Settings]) -> None:
         notifier=notifier,
         spans=RunSpans(app.telemetry),
         decider=Decider(app.telemetry, new_id),
-        run_log=RunLog(database),
+        log_store=log_store,
+        run_log=RunLog(database, log_store, notifier),
         registry=Registry.installed(),
     )
     closing.push_async_callback(basics.run_log.close)
@@ -153,7 +162,13 @@ def serve(app: App[Settings], basics: Basics, bus: HintBus) -> None:
         add_WakeupServiceServicer_to_server,
         WakeupServicer(EnqueueWakeups(*making), CancelWakeups(database, notifier, spans), reader),
     )
-    server.add(add_RunServiceServicer_to_server, RunServicer(reader, basics.run_log))
+    watch = WatchRuns(
+        ReadNews(database, basics.log_store),
+        bus.event(channels.FEED, channels.OUTPUT),
+        server.draining,
+    )
+    app.works(Loop("run.watch", watch.step, _WATCH_INTERVAL, watch))
+    server.add(add_RunServiceServicer_to_server, RunServicer(reader, basics.run_log, watch))
     server.add(
         add_WorkspaceReplicaServiceServicer_to_server,
         WorkspaceReplicaServicer(PutWorkspace(database, basics.presence, new_id)),

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import contextlib
+from collections.abc import AsyncIterator
 from typing import Any
 
 from reveille.heartbeat.v1 import run_pb2 as pb
 from reveille.heartbeat.v1.run_pb2_grpc import RunServiceServicer
+from reveille_heartbeat.domain.tail import Position
 from reveille_heartbeat.rpc import parse, show
 from reveille_heartbeat.usecases.reading import Reader
 from reveille_heartbeat.usecases.run_log import RunLog
+from reveille_heartbeat.usecases.watch_run import WatchRuns
 from reveille_runtime.access import current_actor
 from reveille_runtime.paging import page_token, read_page
 from reveille_runtime.validation import Violations
@@ -16,14 +20,16 @@ from reveille_runtime.validation import Violations
 _DEFAULT_LIMIT = 64 << 10
 _MAX_LIMIT = 1 << 20
 _MAX_OFFSET = (1 << 63) - 1
+_MAX_EVENT = (1 << 31) - 1
 
 
 class RunServicer(RunServiceServicer):
     """Serves attempts."""
 
-    def __init__(self, reader: Reader, log: RunLog) -> None:
+    def __init__(self, reader: Reader, log: RunLog, watch: WatchRuns) -> None:
         self._reader = reader
         self._log = log
+        self._watch = watch
 
     async def GetRun(self, request: pb.GetRunRequest, context: Any) -> pb.GetRunResponse:
         """Read an attempt."""
@@ -64,3 +70,20 @@ class RunServicer(RunServiceServicer):
         return pb.ReadRunLogResponse(
             chunk=part.data, next_offset=part.next_offset, complete=part.complete
         )
+
+    async def WatchRun(
+        self, request: pb.WatchRunRequest, context: Any
+    ) -> AsyncIterator[pb.WatchRunResponse]:
+        """Follow an attempt to its end."""
+        found = Violations()
+        run_id = found.uuid("run_id", request.run_id)
+        position = Position(
+            found.integer("after_event", request.after_event, minimum=0, maximum=_MAX_EVENT),
+            found.integer("stdout_offset", request.stdout_offset, minimum=0, maximum=_MAX_OFFSET),
+            found.integer("stderr_offset", request.stderr_offset, minimum=0, maximum=_MAX_OFFSET),
+        )
+        found.check()
+        news = self._watch(current_actor(), run_id, position, output=not request.without_log)
+        async with contextlib.aclosing(news) as told:
+            async for each in told:
+                yield show.news(each)

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import json
 from enum import StrEnum
-from typing import TypeVar
+from typing import TypeVar, assert_never
 
 from google.protobuf.descriptor import EnumDescriptor
 from google.protobuf.struct_pb2 import Struct
@@ -11,9 +12,12 @@ from google.protobuf.struct_pb2 import Struct
 from reveille.heartbeat.v1 import agent_pb2, issue_pb2, run_pb2, wakeup_pb2
 from reveille_heartbeat.domain.redaction import masked_config
 from reveille_heartbeat.domain.states import AgentState, IssueState, RunState, WakeupState
+from reveille_heartbeat.domain.tail import Happened, Moved, News, Over, Said
 from reveille_heartbeat.domain.values import (
     Agent,
     Carrier,
+    CommentStatus,
+    FailureClass,
     InvocationRule,
     Issue,
     LogStream,
@@ -52,6 +56,18 @@ PRIORITIES = {
     issue_pb2.ISSUE_PRIORITY_HIGH: 1,
     issue_pb2.ISSUE_PRIORITY_MEDIUM: 2,
     issue_pb2.ISSUE_PRIORITY_LOW: 3,
+}
+_FAILURES = {
+    each: run_pb2.FailureClass.Value(
+        f"FAILURE_CLASS_{'UNSPECIFIED' if each is FailureClass.NONE else each.name}"
+    )
+    for each in FailureClass
+}
+_COMMENTS = {
+    each: run_pb2.CommentStatus.Value(
+        f"COMMENT_STATUS_{'UNSPECIFIED' if each is CommentStatus.NOT_APPLICABLE else each.name}"
+    )
+    for each in CommentStatus
 }
 _SHOWN_PRIORITIES = {number: value for value, number in PRIORITIES.items()}
 
@@ -146,8 +162,9 @@ def enqueued(each: Enqueued) -> wakeup_pb2.WakeupResult:
     )
 
 
-def run(each: Run) -> run_pb2.HeartbeatRun:
+def run(each: Run, cost_cents: float | None = None) -> run_pb2.HeartbeatRun:
     """Show an attempt."""
+    waits = each.state is RunState.SCHEDULED_RETRY
     return run_pb2.HeartbeatRun(
         run_id=str(each.run_id),
         workspace_id=str(each.workspace_id),
@@ -170,7 +187,48 @@ def run(each: Run) -> run_pb2.HeartbeatRun:
         create_time=to_timestamp(each.created_at),
         start_time=to_timestamp(each.started_at),
         finish_time=to_timestamp(each.finished_at),
+        failure_class=_FAILURES[each.failure_class],
+        retry_time=to_timestamp(each.scheduled_retry_at if waits else None),
+        comment_status=_COMMENTS[each.comment_status],
+        deadline=to_timestamp(each.deadline_at),
+        idle_deadline=to_timestamp(each.idle_deadline_at),
+        last_output_time=to_timestamp(each.last_output_at),
+        progress=_progress(each),
+        cost_cents=cost_cents,
     )
+
+
+def news(each: News) -> run_pb2.WatchRunResponse:
+    """Show a piece of news of an attempt that is followed."""
+    match each:
+        case Moved():
+            return run_pb2.WatchRunResponse(run=run(each.run))
+        case Happened():
+            event = run_pb2.RunEvent(
+                seq=each.seq,
+                type=each.type,
+                message=each.message,
+                facts_json=json.dumps(each.facts, ensure_ascii=False, separators=(",", ":")),
+                create_time=to_timestamp(each.created_at),
+            )
+            return run_pb2.WatchRunResponse(event=event)
+        case Said():
+            stream = run_pb2.LogStream.Value(f"LOG_STREAM_{each.stream.name}")
+            chunk = run_pb2.RunLogChunk(stream=stream, offset=each.offset, data=each.data)
+            return run_pb2.WatchRunResponse(log=chunk)
+        case Over():
+            return run_pb2.WatchRunResponse(end=True)
+        case _:
+            assert_never(each)
+
+
+def _progress(each: Run) -> str:
+    """Tell in one line what a run that is at work says it is doing."""
+    if each.state is not RunState.RUNNING or not each.progress:
+        return ""
+    words = ": ".join(filter(None, (each.progress.get(part) for part in ("phase", "message"))))
+    tool = each.progress.get("tool")
+    return f"{words} ({tool})".strip() if tool else words
 
 
 def _id(value: object) -> str:

@@ -23,23 +23,35 @@ SELECT run_id FROM held;
 -- How far each stream of a run is stored. $1 run
 SELECT stream, max(end_offset) AS end_offset FROM run_log_chunks
 WHERE run_id = $1
+    AND run_day = (SELECT (created_at AT TIME ZONE 'UTC')::date FROM runs WHERE run_id = $1)
 GROUP BY stream;
 
 -- name: runs_with_stderr
 -- Which of some runs have said anything on stderr. $1 runs
-SELECT r.run_id FROM unnest($1::uuid[]) AS r (run_id)
-WHERE EXISTS (
-    SELECT 1 FROM run_log_chunks c WHERE c.run_id = r.run_id AND c.stream = 'stderr'
+SELECT r.run_id FROM runs r
+WHERE r.run_id = ANY($1::uuid[]) AND EXISTS (
+    SELECT FROM run_log_chunks c
+    WHERE c.run_id = r.run_id AND c.run_day = (r.created_at AT TIME ZONE 'UTC')::date
+        AND c.stream = 'stderr'
 );
 
 -- name: read_log
--- The chunks of a stream that reach past an offset. $1 run, $2 stream, $3 offset, $4 limit
-SELECT start_offset, end_offset, data FROM run_log_chunks
-WHERE run_id = $1 AND stream = $2
-    AND start_offset >= coalesce((
-        SELECT max(start_offset) FROM run_log_chunks
-        WHERE run_id = $1 AND stream = $2 AND start_offset <= $3
-    ), 0)
-    AND end_offset > $3
-ORDER BY start_offset
-LIMIT $4;
+-- The chunks of streams that reach past an offset, each place's in order. The day leads to one
+-- partition. $1 runs, $2 when they were made, $3 streams, $4 offsets, $5 chunks per place
+SELECT w.place, c.start_offset, c.data
+FROM unnest($1::uuid[], $2::timestamptz[], $3::text[], $4::bigint[]) WITH ORDINALITY
+    AS w (run_id, made_at, stream, start, place)
+CROSS JOIN LATERAL (
+    SELECT l.start_offset, l.data FROM run_log_chunks l
+    WHERE l.run_id = w.run_id AND l.run_day = (w.made_at AT TIME ZONE 'UTC')::date
+        AND l.stream = w.stream
+        AND l.start_offset >= coalesce((
+            SELECT max(f.start_offset) FROM run_log_chunks f
+            WHERE f.run_id = w.run_id AND f.run_day = (w.made_at AT TIME ZONE 'UTC')::date
+                AND f.stream = w.stream AND f.start_offset <= w.start
+        ), 0)
+        AND l.end_offset > w.start
+    ORDER BY l.start_offset
+    LIMIT $5
+) c
+ORDER BY w.place, c.start_offset;

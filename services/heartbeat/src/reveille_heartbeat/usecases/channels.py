@@ -10,3 +10,5 @@ QUEUE: Final = "heartbeat.queue"
 STOPS: Final = "heartbeat.stops"
 # Events were written.
 FEED: Final = "heartbeat.feed"
+# Output was stored.
+OUTPUT: Final = "heartbeat.output"

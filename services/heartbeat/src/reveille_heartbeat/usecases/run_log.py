@@ -1,36 +1,24 @@
-"""The output of runs: stored in chunks by its executor, read by byte offset from any replica."""
+"""The output of runs: stored in pieces by its executor, read by byte offset from any replica."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from uuid import UUID
 
 from reveille_heartbeat.domain.values import LogStream
 from reveille_heartbeat.store.queries import Q
 from reveille_heartbeat.store.rows import to_run
+from reveille_heartbeat.usecases import channels
+from reveille_heartbeat.usecases.log_store import PIECE, LogChunk, LogPlace, LogStore
 from reveille_heartbeat.usecases.visible import require_visible
 from reveille_runtime.access import Actor
 from reveille_runtime.batcher import Batcher
 from reveille_runtime.db import Database
-from reveille_runtime.lease import Lease, LeaseLost
+from reveille_runtime.hints import Notifier
+from reveille_runtime.lease import LeaseLost
 
-_CHUNKS = 64
-
-
-@dataclass(frozen=True, slots=True)
-class LogChunk:
-    """A piece of output, secrets blanked out already."""
-
-    lease: Lease
-    stream: LogStream
-    start: int
-    data: bytes
-
-    @property
-    def key(self) -> tuple[UUID, str, int]:
-        """Where it belongs."""
-        return (self.lease.id, self.stream.value, self.start)
+_PIECES = 64
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,8 +33,10 @@ class LogPart:
 class RunLog:
     """Writes through a batcher: many runs' output costs one statement."""
 
-    def __init__(self, db: Database) -> None:
+    def __init__(self, db: Database, store: LogStore, notifier: Notifier) -> None:
         self._db = db
+        self._store = store
+        self._notifier = notifier
         self._batcher: Batcher[LogChunk, bool] = Batcher(
             "run_log",
             self._write,
@@ -55,23 +45,24 @@ class RunLog:
         )
 
     async def append(self, chunk: LogChunk) -> None:
-        """Store a chunk.
+        """Store a chunk of any size, in pieces.
 
         Raises:
             LeaseLost: the run is not the writer's any more.
         """
-        if not await self._batcher.submit(chunk):
-            raise LeaseLost(chunk.lease)
+        for at in range(0, len(chunk.data), PIECE):
+            piece = chunk.data[at : at + PIECE]
+            kept = LogChunk(chunk.lease, chunk.stream, chunk.start + at, piece)
+            if not await self._batcher.submit(kept):
+                raise LeaseLost(chunk.lease)
 
     async def close(self) -> None:
         """Write what is queued."""
         await self._batcher.close()
 
-    async def ends(self, run_id: UUID) -> dict[LogStream, int]:
+    async def ends(self, run_id: UUID) -> Mapping[LogStream, int]:
         """Tell how far each stream is stored: where its next executor goes on."""
-        async with self._db.session() as tx:
-            rows = await tx.fetch(Q["log_ends"], run_id)
-        return {LogStream(row["stream"]): row["end_offset"] for row in rows}
+        return await self._store.ends(run_id)
 
     async def read(
         self, actor: Actor, run_id: UUID, stream: LogStream, offset: int, limit: int
@@ -80,31 +71,17 @@ class RunLog:
         async with self._db.session() as tx:
             # First the run: output stored after this look is found by the next read.
             rows = await tx.fetch(Q["find_runs"], [run_id])
-            run = require_visible(actor, to_run(rows[0]) if rows else None, "run", run_id)
-            chunks = await tx.fetch(Q["read_log"], run_id, stream.value, offset, _CHUNKS)
-        data, position = bytearray(), offset
-        for chunk in chunks:
-            if chunk["start_offset"] > position or len(data) >= limit:
-                break
-            data += chunk["data"][position - chunk["start_offset"] :]
-            position = chunk["end_offset"]
-        full = len(data) > limit
-        kept = bytes(data[:limit])
-        more = full or position < max((each["end_offset"] for each in chunks), default=position)
-        more = more or len(chunks) == _CHUNKS
+        run = require_visible(actor, to_run(rows[0]) if rows else None, "run", run_id)
+        place = LogPlace(run_id, run.created_at, stream, offset)
+        (pieces,) = await self._store.read([place], _PIECES)
+        data = b"".join(piece.data for piece in pieces)
+        more = len(data) > limit or len(pieces) == _PIECES
+        kept = data[:limit]
         return LogPart(
             kept, offset + len(kept), complete=run.follow_up_done_at is not None and not more
         )
 
     async def _write(self, chunks: Sequence[LogChunk]) -> list[bool | Exception]:
-        async with self._db.session() as tx:
-            rows = await tx.fetch(
-                Q["append_log"],
-                [chunk.lease.id for chunk in chunks],
-                [chunk.lease.token for chunk in chunks],
-                [chunk.stream.value for chunk in chunks],
-                [chunk.start for chunk in chunks],
-                [chunk.data for chunk in chunks],
-            )
-        held = {row["run_id"] for row in rows}
-        return [chunk.lease.id in held for chunk in chunks]
+        held = await self._store.append(chunks)
+        self._notifier.notify(channels.OUTPUT)
+        return list(held)
