@@ -14,7 +14,7 @@ import pytest
 from tests.unit.heartbeat.made import AGENT, ISSUE, RUN, WAKEUP
 
 from reveille_heartbeat.adapters.echo import EchoAdapter
-from reveille_heartbeat.adapters.process.adapter import INHERITED
+from reveille_heartbeat.adapters.process.settings import INHERITED
 from reveille_heartbeat.domain.answer import FIELDS, read_answer
 from reveille_heartbeat.domain.document import Joined, build, dump
 from reveille_heartbeat.domain.states import IssueState

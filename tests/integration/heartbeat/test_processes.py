@@ -88,8 +88,10 @@ async def test_an_agent_that_kills_itself_is_told_by_its_signal(world: World) ->
     assert (run.exit_code, run.message) == (137, "the process was ended by signal 9")
 
 
-async def test_a_program_that_does_not_exist_fails_with_the_shells_word(world: World) -> None:
-    agent = await world.agent("none", "process", {"command": ["/no/such/program"]})
+async def test_a_program_that_a_script_does_not_find_fails_with_the_shells_word(
+    world: World,
+) -> None:
+    agent = await world.agent("none", "process", {"command": ["sh", "-c", "/no/such/program"]})
     result = await world.wake(agent)
     wakeup = await world.settled(result.wakeup_id)
 
@@ -116,11 +118,21 @@ async def test_the_last_words_hide_what_the_log_hides(world: World) -> None:
     assert run.message.endswith("its last words: bad key *********")
 
 
-async def test_a_folder_that_does_not_exist_is_a_failed_set_up(world: World) -> None:
-    run = await outcome(world, "", config={"cwd": "/no/such/folder"})
+@pytest.mark.parametrize(
+    ("config", "field"),
+    [
+        ({"cwd": "/no/such/folder"}, "cwd: /no/such/folder is not a folder here"),
+        ({"command": ["no-such-program"]}, "command: there is no program no-such-program in PATH"),
+        ({"command": ["/etc/passwd"]}, "command: /etc/passwd is not executable"),
+    ],
+)
+async def test_a_setting_that_leads_nowhere_is_a_failed_set_up_that_names_it(
+    world: World, config: dict[str, Any], field: str
+) -> None:
+    run = await outcome(world, "", config=config)
 
     assert run.reason == reason_pb2.REASON_SETUP_FAILED
-    assert "could not be started" in run.message
+    assert run.message == f"adapter_config.{field}"
 
 
 @pytest.mark.parametrize(
@@ -234,6 +246,7 @@ async def test_a_run_past_its_deadline_is_ended_by_the_rows(
     assert wakeup.reason == reason_pb2.REASON_RUN_TIMEOUT
     run = await world.run(wakeup.run_id)
     assert run.state == run_pb2.RUN_STATE_TIMED_OUT
+    assert run.message == "it ran longer than its limit of 1 h"
     assert not is_alive(process)
 
 
@@ -248,6 +261,7 @@ async def test_a_silent_run_is_ended_for_its_silence(
     wakeup = await world.settled(result.wakeup_id)
 
     assert wakeup.reason == reason_pb2.REASON_IDLE_TIMEOUT
+    assert wakeup.message == "it was silent for longer than its limit of 15 min"
 
 
 async def test_without_limits_nothing_ends_a_run(

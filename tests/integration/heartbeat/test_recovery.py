@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import signal
 from pathlib import Path
+from uuid import UUID
 
 import asyncpg
 from tests.integration.heartbeat.conftest import Stage
@@ -14,6 +16,8 @@ from tests.integration.heartbeat.test_processes import linger, process_in
 from reveille.common.v1 import reason_pb2
 from reveille.heartbeat.v1 import agent_pb2, run_pb2, wakeup_pb2
 from reveille_heartbeat.adapters.process.identity import is_alive, send
+from reveille_heartbeat.adapters.process.tree import marked_runs
+from reveille_heartbeat.domain.values import ProcessIdentity
 from reveille_testkit.waiting import eventually
 
 # Waits for the word `go` (a file) before it answers.
@@ -26,12 +30,22 @@ while not pathlib.Path({go!r}).exists():
 
 
 async def prepared(stage: Stage, folder: Path) -> tuple[World, agent_pb2.Agent]:
-    """Make an agent that runs until it is told to go on."""
-    quiet = await stage.start(engine_concurrency=0, recovery_interval=3600, sweep_interval=3600)
+    """Make an agent that runs until it is told to go on, through a replica of another place."""
+    quiet = await stage.start(
+        engine_concurrency=0,
+        recovery_interval=3600,
+        sweep_interval=3600,
+        spool_dir=folder / "elsewhere",
+    )
     world = World(quiet.client, folder)
     await world.put()
     code = marker(folder) + WAITING.format(go=str(folder / "go")) + ANSWER
     return world, await world.script(code)
+
+
+async def alive(run_id: str) -> list[ProcessIdentity]:
+    """List the living processes that carry a run's mark."""
+    return marked_runs().get(UUID(run_id), [])
 
 
 async def at_work(world: World, wakeup_id: str, folder: Path) -> run_pb2.HeartbeatRun:
@@ -58,9 +72,9 @@ async def test_a_stop_leaves_the_agent_at_work_and_the_next_start_finds_it(
     adopted = await eventually(
         lambda: world.run(run.run_id),
         "the run has a new executor",
-        until=lambda now: now.executor_id != run.executor_id,
+        until=lambda now: f"/{second.pid}/" in now.executor_id,
     )
-    assert f"/{second.pid}/" in adopted.executor_id
+    assert adopted.attempt == 1
     (tmp_path / "go").touch()
     wakeup = await world.settled(result.wakeup_id)
 
@@ -96,10 +110,10 @@ async def test_a_process_that_ended_while_nobody_looked_keeps_its_true_result(
     assert ran(tmp_path) == [run.run_id]
 
 
-async def test_a_process_that_vanished_is_repeated_with_a_record_three_attempts_at_most(
+async def test_an_agent_that_ends_its_own_supervisor_has_failed_and_is_not_repeated(
     world: World, tmp_path: Path
 ) -> None:
-    """The wrapper is killed with the agent: nothing tells how it ended."""
+    """The wrapper is killed with it, and its executor lives: no host was lost."""
     agent = await world.script(
         marker(tmp_path) + "import os, signal\nos.killpg(os.getpgrp(), signal.SIGKILL)\n"
     )
@@ -107,16 +121,37 @@ async def test_a_process_that_vanished_is_repeated_with_a_record_three_attempts_
     wakeup = await world.settled(result.wakeup_id)
 
     assert wakeup.state == wakeup_pb2.WAKEUP_STATE_FAILED
-    assert wakeup.reason == reason_pb2.REASON_PROCESS_LOST
-    attempts = await world.attempts(result.wakeup_id)
-    assert [each.attempt for each in attempts] == [1, 2, 3]
-    assert [each.retry_of_run_id for each in attempts] == [
-        "",
-        attempts[0].run_id,
-        attempts[1].run_id,
-    ]
-    assert {each.retry_reason for each in attempts[1:]} == {reason_pb2.REASON_PROCESS_LOST}
-    assert ran(tmp_path) == [each.run_id for each in attempts]
+    assert wakeup.reason == reason_pb2.REASON_ADAPTER_FAILED
+    (run,) = await world.attempts(result.wakeup_id)
+    assert "its supervisor was killed while this executor looked on" in run.message
+    assert ran(tmp_path) == [run.run_id]
+
+
+async def test_a_process_that_vanished_with_its_executor_is_lost_and_its_group_ended(
+    replicas: Replicas, stage: Stage, tmp_path: Path, rows: asyncpg.Connection[asyncpg.Record]
+) -> None:
+    """Executor and wrapper are killed, the agent lives on: ended first, then repeated on record."""
+    world, agent = await prepared(stage, tmp_path)
+    result = await world.wake(agent, "manual:1")
+    first = await replicas.start()
+    run = await at_work(world, result.wakeup_id, tmp_path)
+    first.send(signal.SIGKILL)
+    await first.ended()
+    wrapper = await rows.fetchval("SELECT process_pid FROM runs WHERE run_id = $1", run.run_id)
+    os.kill(wrapper, signal.SIGKILL)
+    assert await alive(run.run_id)
+
+    await replicas.start()
+    lost, repeat = await eventually(
+        lambda: world.attempts(result.wakeup_id), "it is repeated", until=lambda all_: len(all_) > 1
+    )
+    assert (lost.state, lost.reason) == (run_pb2.RUN_STATE_FAILED, reason_pb2.REASON_PROCESS_LOST)
+    assert repeat.retry_of_run_id == lost.run_id
+    assert await alive(run.run_id) == []
+    (tmp_path / "go").touch()
+    wakeup = await world.settled(result.wakeup_id)
+    assert wakeup.state == wakeup_pb2.WAKEUP_STATE_COMPLETED
+    assert ran(tmp_path) == [lost.run_id, repeat.run_id]
 
 
 async def test_an_in_process_run_is_lost_with_its_executor_and_repeated(

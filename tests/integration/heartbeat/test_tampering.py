@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import time
+from datetime import timedelta
 from pathlib import Path
 from uuid import UUID
 
@@ -17,7 +20,7 @@ from reveille_heartbeat.adapters.contract import AdapterResult, AgentContext, Re
 from reveille_heartbeat.adapters.echo import EchoAdapter
 from reveille_heartbeat.adapters.process.tree import Family, ProcessTrees
 from reveille_heartbeat.domain.values import ProcessIdentity
-from reveille_heartbeat.usecases.held_run import HeldRun
+from reveille_heartbeat.usecases.agent_signs import AgentSigns
 from reveille_runtime.lease import Lease
 from reveille_testkit.waiting import eventually
 
@@ -97,17 +100,17 @@ async def test_an_adapter_without_its_connection_is_not_a_database_that_is_away(
 async def test_a_database_that_is_away_is_not_a_command_that_cannot_be_started(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    true_record = HeldRun.record_process
+    true_record = AgentSigns.process
     refused = False
 
-    async def refuse_once(self: HeldRun, lease: Lease, process: ProcessIdentity) -> None:
+    async def refuse_once(self: AgentSigns, lease: Lease, process: ProcessIdentity) -> None:
         nonlocal refused
         if refused:
             return await true_record(self, lease, process)
         refused = True
         raise ConnectionRefusedError(111, "Connection refused")
 
-    monkeypatch.setattr(HeldRun, "record_process", refuse_once)
+    monkeypatch.setattr(AgentSigns, "process", refuse_once)
     result = await world.wake(await world.script(ANSWER))
     wakeup = await world.settled(result.wakeup_id)
 
@@ -126,19 +129,27 @@ async def test_silence_counts_although_the_run_changes_hands_again_and_again(
     agent = await world.script(linger(tmp_path / "pid"))
     result = await world.wake(agent)
     await process_in(tmp_path / "pid")
-    service.move_clock(901)
+    (run,) = await world.attempts(result.wakeup_id)
+    for file in (tmp_path / "spool" / run.run_id).iterdir():
+        os.utime(file, (time.time() - 901, time.time() - 901))
 
-    async def new_hands() -> run_pb2.HeartbeatRun:
-        await rows.execute("UPDATE runs SET lease_token = gen_random_uuid() WHERE occupied")
+    async def deadline() -> timedelta:
+        left: timedelta = await rows.fetchval("SELECT idle_deadline_at - clock() FROM runs")
+        return left
+
+    for _ in range(3):
+        # Whoever takes it up tells by the files how long it has been silent.
+        await rows.execute(
+            "UPDATE runs SET lease_token = gen_random_uuid(), idle_deadline_at = clock() + '1 h'"
+        )
+        await eventually(deadline, "it is taken up", until=lambda left: left < timedelta())
+
+    async def swept() -> run_pb2.HeartbeatRun:
         await service.tick("sweep")
-        (run,) = await world.attempts(result.wakeup_id)
-        return run
+        return await world.run(run.run_id)
 
     run = await eventually(
-        new_hands,
-        "the run is ended",
-        until=lambda run: run.state != run_pb2.RUN_STATE_RUNNING,
-        timeout=20.0,
+        swept, "the run is ended", until=lambda run: run.state != run_pb2.RUN_STATE_RUNNING
     )
     assert run.reason == reason_pb2.REASON_IDLE_TIMEOUT
     await world.settled(result.wakeup_id)

@@ -97,6 +97,8 @@ async def test_the_time_limit_ends_the_agent_also_one_that_does_not_listen(
         code += "signal.signal(signal.SIGTERM, signal.SIG_IGN)\n"
     spawned = started(sys.executable, "-S", "-c", code + "while True: signal.pause()", seconds=1)
     spawned.go()
+    # As if the service had ended: from then on the wrapper keeps the time.
+    spawned.withdraw()
     await ended(spawned)
 
     assert spool.ran_out
@@ -149,6 +151,7 @@ async def test_the_time_limit_holds_although_the_agent_took_the_folder_away(
 ) -> None:
     spawned = started("sh", "-c", f"rm -rf '{spool.root}'; sleep 600", seconds=1)
     spawned.go()
+    spawned.withdraw()
     await ended(spawned)
 
     assert not is_alive(spawned.identity)

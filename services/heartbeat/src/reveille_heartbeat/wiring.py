@@ -34,6 +34,7 @@ from reveille_heartbeat.rpc.runs import RunServicer
 from reveille_heartbeat.rpc.wakeups import WakeupServicer
 from reveille_heartbeat.rpc.workspaces import WorkspaceReplicaServicer
 from reveille_heartbeat.usecases import channels
+from reveille_heartbeat.usecases.agent_signs import AgentSigns
 from reveille_heartbeat.usecases.cancel_wakeups import CancelWakeups
 from reveille_heartbeat.usecases.check_invocable import CheckInvocable
 from reveille_heartbeat.usecases.claim_runs import ClaimRuns
@@ -53,8 +54,9 @@ from reveille_heartbeat.usecases.run_log import RunLog
 from reveille_heartbeat.usecases.run_news import ReadNews
 from reveille_heartbeat.usecases.run_spans import RunSpans
 from reveille_heartbeat.usecases.settle_run import SettleRun
+from reveille_heartbeat.usecases.stale_locks import ClearStaleLocks
 from reveille_heartbeat.usecases.table_log import TableLog
-from reveille_heartbeat.usecases.take_over import TakeOver
+from reveille_heartbeat.usecases.take_over import HandOver, TakeOver
 from reveille_heartbeat.usecases.update_issue import UpdateIssue
 from reveille_heartbeat.usecases.watch_run import WatchRuns
 from reveille_heartbeat.workers.engine import Engine
@@ -192,6 +194,9 @@ async def execute(
     gateway = await app.channels(
         {"webhook": settings.webhook_target}, idempotent=["reveille.webhook.v1.DeliveryService"]
     )
+    signs = AgentSigns(database)
+    closing = await app.resource(AsyncExitStack())
+    closing.push_async_callback(signs.close)
     held_run = HeldRun(database, basics.lease)
     keeper = LeaseKeeper(
         held_run.renew, duration=settings.lease_duration, interval=settings.lease_interval
@@ -200,8 +205,10 @@ async def execute(
         executor=executor,
         held_run=held_run,
         run_log=basics.run_log,
+        signs=signs,
         settle=SettleRun(database, notifier, basics.spans),
         follow_up=FollowUp(database, notifier, basics.decider, basics.start_limit),
+        hand_over=HandOver(database, notifier),
         registry=basics.registry,
         spools=spools,
         fetch_body=DeliveryBodies(DeliveryServiceStub(gateway.get("webhook"))).fetch,
@@ -230,6 +237,7 @@ async def execute(
     witness_interval = settings.lease_interval * _WITNESS_ROUNDS
     recovery = Recovery(
         take_over,
+        ClearStaleLocks(database),
         engine,
         executor,
         keeper,
@@ -237,6 +245,8 @@ async def execute(
         spools,
         basics.telemetry,
         interval=settings.recovery_interval,
+        grace=settings.kill_grace,
+        handed_over=bus.event(channels.HANDED_OVER),
     )
     sweeper = Sweeper(
         EnforceDeadlines(database, notifier, basics.spans, ExpiryWitness(witness_interval)),
@@ -253,5 +263,6 @@ async def execute(
     app.claims(sweeper.loop)
     app.claims(Background("recovery.follow", recovery.follow_engine))
     app.claims(recovery.loop)
+    app.claims(recovery.cleaning)
     if settings.engine_concurrency > 0:
         app.claims(engine.claiming)

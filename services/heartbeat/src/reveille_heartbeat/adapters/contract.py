@@ -104,6 +104,6 @@ class Adapter(Protocol):
         """Run the agent to its end, or find the one that runs already."""
         ...
 
-    async def clear(self, context: AgentContext) -> None:
-        """Make sure that nothing of an ended attempt is left running."""
+    async def clear(self, context: AgentContext, reporter: Reporter) -> None:
+        """Make sure that nothing of an ended attempt goes on, and all it said is told."""
         ...

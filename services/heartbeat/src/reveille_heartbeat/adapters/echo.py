@@ -61,5 +61,5 @@ class EchoAdapter:
         except BadAnswer as error:
             return AdapterResult(End(EndKind.EXITED, exit_code=0), problem=str(error))
 
-    async def clear(self, context: AgentContext) -> None:
+    async def clear(self, context: AgentContext, reporter: Reporter) -> None:
         """Nothing outlives the call."""

@@ -43,18 +43,36 @@ def read_end(path: Path, what: str, size: int) -> tuple[bytes, bool]:
         return os.pread(descriptor, size, start), start == 0
 
 
+def status_of(path: Path, what: str) -> os.stat_result | None:
+    """Look at a file without opening it; None when there is none.
+
+    Raises:
+        Unreadable: it is not a regular file, or the system refuses to look.
+    """
+    try:
+        status = path.lstat()
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        raise Unreadable(f"{what} cannot be read: {error.strerror}") from error
+    _require_regular(status, what)
+    return status
+
+
 @contextlib.contextmanager
 def _opened(path: Path, what: str) -> Iterator[int | None]:
     try:
         # Asked before opening, too, because some things cannot be opened at all; what counts is
         # what was opened, since the name may have changed hands in between.
-        _require_regular(path.lstat(), what)
-        descriptor = os.open(path, _FLAGS)
+        found = status_of(path, what)
+        descriptor = None if found is None else os.open(path, _FLAGS)
     except FileNotFoundError:
-        yield None
-        return
+        descriptor = None
     except OSError as error:
         raise Unreadable(f"{what} cannot be read: {error.strerror}") from error
+    if descriptor is None:
+        yield None
+        return
     try:
         _require_regular(os.fstat(descriptor), what)
         yield descriptor

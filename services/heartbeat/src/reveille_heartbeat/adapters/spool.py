@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from uuid import UUID, uuid4
 
-from reveille_heartbeat.adapters.left_files import read_end, read_from
+from reveille_heartbeat.adapters.left_files import read_end, read_from, status_of
 from reveille_heartbeat.domain.answer import MAX_BYTES
 from reveille_heartbeat.domain.values import LogStream
 
@@ -53,14 +53,9 @@ class Spool:
         """Where a stream of output goes."""
         return self.root / stream.value
 
-    @property
-    def exists(self) -> bool:
-        """Whether the payload was handed out already."""
-        return self.payload.is_file()
-
     def prepare(self, payload: bytes, body: bytes) -> None:
         """Write what the agent gets to read; the payload document last and whole."""
-        self.root.mkdir(mode=0o700, parents=True, exist_ok=True)
+        self.root.mkdir(mode=0o700, exist_ok=True)
         self.work.mkdir(mode=0o700, exist_ok=True)
         _write(self.body, body)
         draft = self.root / "payload.part"
@@ -75,6 +70,20 @@ class Spool:
         """Give output from an offset on; empty when there is none yet."""
         return read_from(self.output(stream), f"the file of {stream.value}", start, size) or b""
 
+    def output_size(self, stream: LogStream) -> int:
+        """Give how much output there is."""
+        status = status_of(self.output(stream), f"the file of {stream.value}")
+        return 0 if status is None else status.st_size
+
+    def last_output(self) -> float | None:
+        """Give when the agent was last heard of, in seconds since 1970: written to, or begun."""
+        times = [
+            status.st_mtime
+            for name in (*(stream.value for stream in LogStream), "identity")
+            if (status := status_of(self.root / name, f"the file of {name}")) is not None
+        ]
+        return max(times, default=None)
+
     def end_of(self, stream: LogStream, size: int) -> tuple[bytes, bool]:
         """Give the last bytes of a stream of output, and whether there are none before them."""
         return read_end(self.output(stream), f"the file of {stream.value}", size)
@@ -86,13 +95,32 @@ class Spool:
         return int(text) if text.endswith(b"\n") and text.strip().isdigit() else None
 
     @property
+    def has_ending(self) -> bool:
+        """Whether anything tells how the attempt ended."""
+        return self.ran_out or self.unstarted or os.path.lexists(self.root / "exit")
+
+    @property
     def ran_out(self) -> bool:
         """Whether the wrapper ended the agent for its time."""
         return (self.root / "ran_out").exists()
 
+    @property
+    def unstarted(self) -> bool:
+        """Whether the wrapper ended because nobody told it to start the agent."""
+        return (self.root / "unstarted").exists()
+
     def remove(self) -> None:
         """Delete the folder; an agent may have left anything in it."""
-        shutil.rmtree(self.root, ignore_errors=True)
+        try:
+            # Most leave what they found: that is a few calls, where a walk is many.
+            with os.scandir(self.root) as entries:
+                for entry in entries:
+                    if entry.name != self.work.name:
+                        Path(entry).unlink()
+            self.work.rmdir()
+            self.root.rmdir()
+        except OSError:
+            shutil.rmtree(self.root, ignore_errors=True)
 
 
 class SpoolRoot:

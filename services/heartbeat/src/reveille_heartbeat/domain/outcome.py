@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import unicodedata
 from dataclasses import dataclass
+from datetime import timedelta
 from enum import StrEnum
 from typing import assert_never
 
@@ -92,7 +93,8 @@ def classify(end: End, answer: Answer | None, problem: str = "") -> Outcome:
                 answer.issue_status if answer is not None else None,
             )
         case EndKind.RAN_OUT:
-            return failed(RunState.TIMED_OUT, Reason.RUN_TIMEOUT, "it ran longer than its limit")
+            text = end.message or "it ran longer than its limit"
+            return failed(RunState.TIMED_OUT, Reason.RUN_TIMEOUT, text)
         case EndKind.TOO_MUCH_OUTPUT:
             text = end.message or "it wrote more output than its limit"
             return failed(RunState.FAILED, Reason.OUTPUT_LIMIT, text)
@@ -114,6 +116,13 @@ def exit_text(code: int) -> str:
     meaning = _SHELL_WORDS.get(code)
     text = f"the process exited with status {code}"
     return text if meaning is None else f"{text}, by which a shell says that {meaning}"
+
+
+def span_text(span: timedelta) -> str:
+    """Say how long a time is, in the largest units that tell it whole."""
+    seconds = round(span.total_seconds())
+    parts = [(seconds // 3600, "h"), (seconds // 60 % 60, "min"), (seconds % 60, "s")]
+    return " ".join(f"{count} {unit}" for count, unit in parts if count) or "0 s"
 
 
 def last_line(output: bytes) -> str:

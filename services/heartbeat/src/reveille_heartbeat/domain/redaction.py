@@ -45,6 +45,7 @@ class Redactor:
         needles = sorted({secret.encode() for secret in secrets if len(secret) >= MIN_SECRET})
         # The longest first: one secret may begin with another.
         self._needles = tuple(sorted(needles, key=len, reverse=True))
+        self.longest = max(map(len, self._needles), default=0)
 
     def redact(self, data: bytes) -> bytes:
         """Blank out every whole secret."""
@@ -57,8 +58,7 @@ class Redactor:
         """Blank out the secrets of a stream's last bytes; one may have begun before them."""
         if whole:
             return self.redact(data)
-        longest = max((len(needle) for needle in self._needles), default=1)
-        return self.redact(data)[longest - 1 :]
+        return self.redact(data)[max(0, self.longest - 1) :]
 
     def safe_length(self, data: bytes) -> int:
         """Tell how much of the data can be passed on: its end may be the beginning of a secret."""

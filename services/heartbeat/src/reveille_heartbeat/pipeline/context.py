@@ -15,10 +15,12 @@ from reveille_heartbeat.adapters.spool import Spool, SpoolRoot
 from reveille_heartbeat.domain.outcome import Outcome
 from reveille_heartbeat.domain.places import Executor
 from reveille_heartbeat.domain.values import LogStream, Run
+from reveille_heartbeat.usecases.agent_signs import AgentSigns
 from reveille_heartbeat.usecases.follow_up import FollowUp
 from reveille_heartbeat.usecases.held_run import HeldRun, Loaded
 from reveille_heartbeat.usecases.run_log import RunLog
 from reveille_heartbeat.usecases.settle_run import SettleRun
+from reveille_heartbeat.usecases.take_over import HandOver
 from reveille_runtime.lease import Held, Lease
 
 
@@ -99,8 +101,10 @@ class Parts:
     executor: Executor
     held_run: HeldRun
     run_log: RunLog
+    signs: AgentSigns
     settle: SettleRun
     follow_up: FollowUp
+    hand_over: HandOver
     registry: Registry
     spools: SpoolRoot
     # Bytes of a delivery whose body is too large to travel with its wakeup.

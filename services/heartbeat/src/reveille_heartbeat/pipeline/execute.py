@@ -10,6 +10,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from reveille_heartbeat.adapters.contract import AdapterResult, AgentContext, Detached
+from reveille_heartbeat.adapters.left_files import Unreadable
 from reveille_heartbeat.crash_points import EXECUTE_ENDED
 from reveille_heartbeat.domain.outcome import End, EndKind
 from reveille_heartbeat.domain.redaction import secrets_of
@@ -19,12 +20,15 @@ from reveille_heartbeat.usecases.log_store import LogChunk
 from reveille_runtime import logs
 from reveille_runtime.carrier import traceparent
 from reveille_runtime.crash import crash_point
+from reveille_runtime.isolation import isolated
 from reveille_runtime.lease import LeaseLost
 from reveille_runtime.lifecycle import TaskScope
 from reveille_runtime.sqlstate import is_transient
 
 _log = logs.get_logger(__name__)
 _WRAPPER_PATIENCE = 5
+# Seconds between signs of life of an agent that may be silent for as long as it likes.
+_WITHOUT_LIMIT = 60.0
 
 
 async def execute(context: RunContext, parts: Parts) -> None:
@@ -45,8 +49,16 @@ async def execute(context: RunContext, parts: Parts) -> None:
     background = TaskScope("sign of life")
     background.spawn(reporter.keep_alive())
     try:
+        if context.resumed:
+            await reporter.take_up()
         context.result = await adapter.execute(agent_context, reporter)
-    except (LeaseLost, Detached):
+        if adapter.survives:
+            await reporter.flush()
+    except Detached:
+        with isolated("hand_over", run_id=str(context.run_id)):
+            await parts.hand_over(context.lease)
+        raise
+    except LeaseLost:
         raise
     except Exception as error:
         if error is reporter.outage:
@@ -58,7 +70,7 @@ async def execute(context: RunContext, parts: Parts) -> None:
             run_id=str(context.run_id),
             adapter=context.loaded.agent.adapter,
         )
-        await adapter.clear(agent_context)
+        await adapter.clear(agent_context, reporter)
         context.result = AdapterResult(End(EndKind.BROKEN, message=f"the adapter failed: {error}"))
     finally:
         await background.close()
@@ -112,17 +124,24 @@ class RunReporter:
         self._parts = parts
         idle = context.loaded.agent.idle_timeout.total_seconds()
         # A sign of life costs a write; a third of the limit is often enough to bring it in time.
-        self._every = idle / 3 if idle > 0 else None
+        self._every = idle / 3 if idle > 0 else _WITHOUT_LIMIT
         self._heard: float | None = None
         # What kept us from writing, if it may pass. Only by this is the database's absence known
         # from the adapter's own troubles with files and connections.
         self.outage: Exception | None = None
 
+    async def take_up(self) -> None:
+        """Tell when the agent was last heard of, while nobody was there to tell it."""
+        silence = self._silence_of_files()
+        if silence is not None:
+            with self._writing():
+                await self._parts.signs.heard(self._context.lease, silence)
+
     async def process(self, identity: ProcessIdentity) -> None:
         """Commit which process it is."""
         self._context.held.check()
         with self._writing():
-            await self._parts.held_run.record_process(self._context.lease, identity)
+            await self._parts.signs.process(self._context.lease, identity)
 
     async def log(self, stream: LogStream, start: int, data: bytes) -> None:
         """Store output, and take it as a sign of life."""
@@ -137,6 +156,26 @@ class RunReporter:
         with self._writing():
             await self._parts.held_run.note(self._context.lease, kind, message, facts)
 
+    async def flush(self) -> None:
+        """Bring the last sign of life that was not brought yet: nobody will ask again."""
+        heard, self._heard = self._heard, None
+        if heard is not None:
+            with self._writing():
+                await self._parts.signs.heard(self._context.lease, self._silence(heard))
+
+    def _silence(self, heard: float) -> float:
+        """Give the seconds since the last output, which may be older than our storing of it."""
+        silence = self._silence_of_files() if self._context.resumed else None
+        return time.monotonic() - heard if silence is None else silence
+
+    def _silence_of_files(self) -> float | None:
+        try:
+            last = self._context.spool.last_output()
+        except Unreadable:
+            # Whoever reads its output will say so.
+            return None
+        return None if last is None else max(0.0, time.time() - last)
+
     @contextlib.contextmanager
     def _writing(self) -> Iterator[None]:
         try:
@@ -148,13 +187,13 @@ class RunReporter:
 
     async def keep_alive(self) -> None:
         """Bring the last sign of life now and then; a failure is made good by the next one."""
-        while self._every is not None:
+        while True:
             await asyncio.sleep(self._every)
             heard, self._heard = self._heard, None
             if heard is None:
                 continue
             try:
-                await self._parts.held_run.heard(self._context.lease, time.monotonic() - heard)
+                await self._parts.signs.heard(self._context.lease, self._silence(heard))
             except Exception as error:
                 if not is_transient(error):
                     raise

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from reveille_heartbeat.pipeline.context import Parts, RunContext
-from reveille_heartbeat.pipeline.execute import describe
+from reveille_heartbeat.pipeline.execute import RunReporter, describe
 
 
 async def release(context: RunContext, parts: Parts) -> None:
     """End its process and all that it left; only then may the next one begin."""
     if context.adapter is not None:
-        await context.adapter.clear(describe(context, parts))
+        await context.adapter.clear(describe(context, parts), RunReporter(context, parts))

@@ -126,8 +126,8 @@ RETURNING run_id, workspace_id, agent_id, wakeup_id, issue_id, state, attempt, r
     progress, event_seq;
 
 -- name: overdue_queued
--- Runs that nobody started within their limit. $1 limit
+-- A page of the runs that nobody started within their limit. $1 run after which it starts, $2 limit
 SELECT run_id FROM runs
-WHERE state = 'queued' AND start_by < (SELECT clock())
-ORDER BY start_by
-LIMIT $1;
+WHERE state = 'queued' AND start_by < (SELECT clock()) AND run_id > $1
+ORDER BY run_id
+LIMIT $2;

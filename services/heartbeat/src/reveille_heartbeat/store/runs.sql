@@ -71,22 +71,6 @@ FROM unnest($1::uuid[], $2::uuid[]) AS l (run_id, token)
 WHERE r.run_id = l.run_id AND r.lease_token = l.token
 RETURNING r.run_id;
 
--- name: record_process
--- Which process it is, before that process may start the agent. No row: the lease is lost, or the
--- run has ended, and the agent must not start. $1 run, $2 token, $3 pid, $4 start ticks
-UPDATE runs
-SET process_pid = $3, process_start_ticks = $4, event_seq = event_seq + 1
-WHERE run_id = $1 AND lease_token = $2 AND finished_at IS NULL
-RETURNING event_seq;
-
--- name: extend_idle
--- It was heard of, so long ago. $1 run, $2 token, $3 seconds since its last sign of life
-UPDATE runs r
-SET idle_deadline_at = clock() - make_interval(secs => $3) + a.idle_timeout
-FROM agents a
-WHERE r.run_id = $1 AND r.lease_token = $2 AND a.agent_id = r.agent_id
-    AND r.idle_deadline_at IS NOT NULL AND r.finished_at IS NULL;
-
 -- name: settle_run
 -- The one terminal write of an attempt's owner. No row: the lease is lost, or somebody ended the
 -- run before, and this result comes too late. $1 run, $2 token, $3 state, $4 reason,

@@ -8,6 +8,8 @@ from typing import Final
 QUEUE: Final = "heartbeat.queue"
 # Somebody other than its holder has ended a run.
 STOPS: Final = "heartbeat.stops"
+# An executor that stops has left runs to whoever comes next.
+HANDED_OVER: Final = "heartbeat.handed_over"
 # Events were written.
 FEED: Final = "heartbeat.feed"
 # Output was stored.

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import AsyncIterator
+from datetime import timedelta
 from uuid import UUID
 
 from reveille_heartbeat.crash_points import DEADLINE_AFTER_COMMIT
+from reveille_heartbeat.domain.outcome import span_text
 from reveille_heartbeat.domain.reasons import Reason
 from reveille_heartbeat.domain.states import RunState, WakeupState
 from reveille_heartbeat.domain.values import Run
@@ -17,14 +20,16 @@ from reveille_heartbeat.usecases.ending import (
     end_running_run,
     settle_wakeup,
 )
+from reveille_heartbeat.usecases.pages import pages
 from reveille_heartbeat.usecases.run_spans import RunSpans
 from reveille_runtime.crash import crash_point
 from reveille_runtime.db import Database, Tx, retrying_transaction
 from reveille_runtime.hints import Notifier
+from reveille_runtime.isolation import isolated
 from reveille_runtime.lease import ExpiryWitness, Lease
 from reveille_runtime.lockorder import Level, LockOrder
+from reveille_runtime.queries import Query
 
-_BATCH = 200
 _ANY_HOLDER = UUID(int=0)
 
 
@@ -41,34 +46,39 @@ class EnforceDeadlines:
 
     async def __call__(self, *, renewals_ok: bool) -> int:
         """Make one round; `renewals_ok` says whether the database answered of late."""
-        async with self._db.session() as tx:
-            late = [row["run_id"] for row in await tx.fetch(Q["past_deadline"], _BATCH)]
-            rows = await tx.fetch(Q["silent_runs"], _BATCH)
-            unstarted = [row["run_id"] for row in await tx.fetch(Q["overdue_queued"], _BATCH)]
+        ended = Ended()
+        async for run_id in self._found(Q["past_deadline"]):
+            with isolated("deadline", run_id=str(run_id)):
+                await self._end_running(run_id, Reason.RUN_TIMEOUT, ended)
         # Silence is the agent's, whoever holds it: a run that is taken over again and again has a
         # new token each time, and must end all the same.
-        seen = [Lease(row["run_id"], _ANY_HOLDER) for row in rows]
+        seen = [Lease(run_id, _ANY_HOLDER) async for run_id in self._found(Q["silent_runs"])]
         # While the database is away nobody can report a sign of life: one look is not enough.
-        silent = [lease.id for lease in self._silence.observe(seen, renewals_ok)]
-        ended = Ended()
-        for run_id in late:
-            await self._end_running(run_id, Reason.RUN_TIMEOUT, ended)
-        for run_id in silent:
-            await self._end_running(run_id, Reason.IDLE_TIMEOUT, ended)
-        for run_id in unstarted:
-            await self._end_queued(run_id, ended)
+        for lease in self._silence.observe(seen, renewals_ok):
+            with isolated("silence", run_id=str(lease.id)):
+                await self._end_running(lease.id, Reason.IDLE_TIMEOUT, ended)
+        async for run_id in self._found(Q["overdue_queued"]):
+            with isolated("start_limit", run_id=str(run_id)):
+                await self._end_queued(run_id, ended)
         if ended.runs:
             await tell_of_ends(self._db, self._notifier, self._spans, ended)
         return len(ended.runs)
 
+    async def _found(self, query: Query) -> AsyncIterator[UUID]:
+        async for page in pages(self._db, query, "run_id"):
+            for row in page:
+                yield row["run_id"]
+
     async def _end_running(self, run_id: UUID, reason: Reason, ended: Ended) -> None:
         silent = reason is Reason.IDLE_TIMEOUT
-        message = "it was silent for too long" if silent else "it ran longer than its limit"
 
         async def end(tx: Tx) -> Run | None:
             await tx.fetch(Q["lock_runs"], [run_id])
-            if await tx.fetchval(Q["still_past_deadline"], run_id, silent) is None:
+            limit: timedelta | None = await tx.fetchval(Q["still_past_deadline"], run_id, silent)
+            if limit is None:
                 return None
+            what = "it was silent for longer" if silent else "it ran longer"
+            message = f"{what} than its limit of {span_text(limit)}"
             return await end_running_run(tx, run_id, RunState.TIMED_OUT, reason, message)
 
         run = await retrying_transaction(self._db, end)

@@ -11,7 +11,7 @@ from uuid import UUID
 from reveille_heartbeat.crash_points import CHECKOUT_AFTER_COMMIT
 from reveille_heartbeat.domain.document import Joined
 from reveille_heartbeat.domain.states import IssueState
-from reveille_heartbeat.domain.values import Agent, Issue, Payload, ProcessIdentity, Run, Wakeup
+from reveille_heartbeat.domain.values import Agent, Issue, Payload, Run, Wakeup
 from reveille_heartbeat.store.queries import Q
 from reveille_heartbeat.store.rows import to_agent, to_issue, to_payload, to_run, to_wakeup
 from reveille_heartbeat.usecases import run_events
@@ -93,34 +93,6 @@ class HeldRun:
         crash_point(CHECKOUT_AFTER_COMMIT)
         return issue
 
-    async def record_process(self, lease: Lease, process: ProcessIdentity) -> None:
-        """Write down which process it is, before that process may start the agent.
-
-        Raises:
-            LeaseLost: the run is not ours any more, or has ended: the agent must not start.
-        """
-
-        async def record(tx: Tx) -> None:
-            seq = await tx.fetchval(
-                Q["record_process"], lease.id, lease.token, process.pid, process.start_ticks
-            )
-            if seq is None:
-                raise LeaseLost(lease)
-            await run_events.write(
-                tx,
-                [
-                    RunEvent(
-                        lease.id,
-                        seq,
-                        "run.process_started",
-                        f"process {process.pid}",
-                        {"pid": process.pid},
-                    )
-                ],
-            )
-
-        await retrying_transaction(self._db, record)
-
     async def note(
         self, lease: Lease, kind: str, message: str, facts: Mapping[str, Any] | None = None
     ) -> None:
@@ -137,8 +109,3 @@ class HeldRun:
             await run_events.write(tx, [RunEvent(lease.id, seq, kind, message, facts or {})])
 
         await retrying_transaction(self._db, note)
-
-    async def heard(self, lease: Lease, seconds_ago: float) -> None:
-        """Extend the limit of silence from the moment of the last output on."""
-        async with self._db.session() as tx:
-            await tx.execute(Q["extend_idle"], lease.id, lease.token, seconds_ago)

@@ -1,4 +1,4 @@
-"""Taking over runs whose executor is gone: which ones, and the compare-and-set that does it."""
+"""Runs change hands: an executor that stops leaves them, and one that is gone loses them."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from reveille_heartbeat.domain.places import Executor
 from reveille_heartbeat.domain.values import Run
 from reveille_heartbeat.store.queries import Q
 from reveille_heartbeat.store.rows import to_run
-from reveille_heartbeat.usecases import run_events
+from reveille_heartbeat.usecases import channels, run_events
+from reveille_heartbeat.usecases.pages import pages
 from reveille_heartbeat.usecases.run_events import RunEvent
 from reveille_runtime.crash import crash_point
 from reveille_runtime.db import Database, Tx, retrying_transaction
+from reveille_runtime.hints import Notifier
 from reveille_runtime.lease import Lease
-
-_BATCH = 200
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,17 +46,21 @@ class TakeOver:
 
     async def held_here(self) -> list[HeldHere]:
         """List the runs of our place."""
-        async with self._db.session() as tx:
-            rows = await tx.fetch(Q["held_in_place"], str(self._executor.place))
         return [
-            HeldHere(Lease(row["run_id"], row["lease_token"]), row["executor_id"]) for row in rows
+            HeldHere(Lease(row["run_id"], row["lease_token"]), row["executor_id"])
+            async for page in pages(
+                self._db, Q["held_in_place"], "run_id", str(self._executor.place)
+            )
+            for row in page
         ]
 
     async def expired(self) -> list[Lease]:
         """List the leases that have run out, wherever."""
-        async with self._db.session() as tx:
-            rows = await tx.fetch(Q["expired_leases"], _BATCH)
-        return [Lease(row["run_id"], row["lease_token"]) for row in rows]
+        return [
+            Lease(row["run_id"], row["lease_token"])
+            async for page in pages(self._db, Q["expired_leases"], "run_id")
+            for row in page
+        ]
 
     async def stopped(self) -> list[UUID]:
         """List our runs that somebody else has ended."""
@@ -97,3 +101,23 @@ class TakeOver:
         if run is not None:
             crash_point(TAKE_OVER_AFTER_COMMIT)
         return run
+
+
+class HandOver:
+    """What a stopping executor does with a run whose agent goes on."""
+
+    def __init__(self, db: Database, notifier: Notifier) -> None:
+        self._db = db
+        self._notifier = notifier
+
+    async def __call__(self, lease: Lease) -> None:
+        """Leave the run to the next executor of this place; one that is not ours any more stays."""
+
+        async def hand_over(tx: Tx) -> None:
+            seq = await tx.fetchval(Q["hand_over"], lease.id, lease.token)
+            if seq is not None:
+                message = "its executor stops, and leaves the agent at work"
+                await run_events.write(tx, [RunEvent(lease.id, seq, "run.handed_over", message)])
+
+        await retrying_transaction(self._db, hand_over)
+        self._notifier.notify(channels.HANDED_OVER)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from reveille_heartbeat.usecases.enforce_deadlines import EnforceDeadlines
 from reveille_heartbeat.usecases.promote_deferred import PromoteStranded
+from reveille_runtime.isolation import isolated
 from reveille_runtime.lease import LeaseKeeper
 from reveille_runtime.lifecycle import Loop
 
@@ -27,6 +28,8 @@ class Sweeper:
         self._witness_interval = witness_interval
 
     async def step(self) -> None:
-        """Make one round."""
-        await self._deadlines(renewals_ok=self._keeper.ok_for(self._witness_interval))
-        await self._promote()
+        """Make one round; each part by itself."""
+        with isolated("sweep.deadlines"):
+            await self._deadlines(renewals_ok=self._keeper.ok_for(self._witness_interval))
+        with isolated("sweep.deferred"):
+            await self._promote()

@@ -3,5 +3,6 @@
 from __future__ import annotations
 
 from reveille_heartbeat.adapters.process.adapter import ProcessAdapter
+from reveille_heartbeat.adapters.process.orphans import become_guardian
 
-__all__ = ["ProcessAdapter"]
+__all__ = ["ProcessAdapter", "become_guardian"]

@@ -1,14 +1,15 @@
 """Running a command as an agent: started, followed, ended, or found again after a restart.
 
 Settings: `command` (list of texts, no shell), `cwd` (an absolute path; the attempt's own folder by
-default), `env` (texts by name; values whose names say secret are blanked out of the stored log).
+default), `env` (texts by name; values whose names say secret are blanked out of the stored log),
+`grace_seconds` (between asking it to end and ending it; the service's own by default).
 """
 
 from __future__ import annotations
 
 import asyncio
-import os
-from collections.abc import Mapping
+import contextlib
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -21,6 +22,10 @@ from reveille_heartbeat.adapters.contract import (
 )
 from reveille_heartbeat.adapters.left_files import Unreadable
 from reveille_heartbeat.adapters.process.child import Child, Spawned, attach, spawn
+from reveille_heartbeat.adapters.process.ending import SETTLE_DELAY, result_of
+from reveille_heartbeat.adapters.process.orphans import Orphanage
+from reveille_heartbeat.adapters.process.programs import NotRunnable, runnable
+from reveille_heartbeat.adapters.process.settings import environment, grace, problems_of
 from reveille_heartbeat.adapters.process.tail import Tail
 from reveille_heartbeat.adapters.process.tree import Family, ProcessTrees
 from reveille_heartbeat.crash_points import (
@@ -28,20 +33,13 @@ from reveille_heartbeat.crash_points import (
     SPAWN_AFTER_IDENTITY,
     SPAWN_BEFORE_IDENTITY,
 )
-from reveille_heartbeat.domain.answer import Answer, BadAnswer, read_answer
-from reveille_heartbeat.domain.outcome import End, EndKind, last_line
+from reveille_heartbeat.domain.outcome import End, EndKind
 from reveille_heartbeat.domain.redaction import Redactor
-from reveille_heartbeat.domain.values import LogStream
 from reveille_runtime.crash import crash_point
 
-INHERITED = ("PATH", "HOME", "LANG", "LC_ALL", "TZ", "TMPDIR")
-RESERVED = "REVEILLE_"
-_FIRST_LOOK = 0.02
+_FIRST_LOOK = 0.05
 _LONGEST_LOOK = 0.25
-# What a shell reports when a file grew past its limit: 128 + SIGXFSZ.
-_FILE_TOO_LARGE = 153
-# Bytes at the end of stderr in which its last line is looked for.
-_LAST_WORDS = 16_384
+_LATE_LOOKS = 10
 
 
 class ProcessAdapter:
@@ -52,187 +50,166 @@ class ProcessAdapter:
 
     def __init__(self) -> None:
         self._trees = ProcessTrees()
+        self._orphanage = Orphanage()
 
     def check(self, config: Mapping[str, Any]) -> list[Problem]:
         """Judge the settings."""
-        problems = [
-            Problem(name, "is not a setting of process")
-            for name in sorted(config.keys() - {"command", "cwd", "env"})
-        ]
-        command = config.get("command")
-        if not isinstance(command, list) or not command or not all(_is_word(w) for w in command):
-            problems.append(Problem("command", "must be a list of texts, the program first"))
-        cwd = config.get("cwd", "/")
-        if not _is_word(cwd) or not Path(cwd).is_absolute():
-            problems.append(Problem("cwd", "must be an absolute path"))
-        env = config.get("env", {})
-        if not isinstance(env, Mapping):
-            problems.append(Problem("env", "must be texts by name"))
-        else:
-            for name, value in env.items():
-                if not name or "=" in name or "\0" in name or name.startswith(RESERVED):
-                    problems.append(Problem(f"env.{name}", "is not a name that can be set"))
-                elif not _is_word(value, empty=True):
-                    problems.append(Problem(f"env.{name}", "must be a text"))
-        return problems
+        return problems_of(config)
 
     async def execute(self, context: AgentContext, reporter: Reporter) -> AdapterResult:
         """Run the command, or follow the one that an earlier executor has started."""
-        tail = Tail(
-            context.spool,
-            Redactor(context.secrets),
-            context.log_ends,
-            context.limits.output_bytes,
-            reporter,
-        )
-        child: Child | None
-        if context.resumed:
-            process = context.run.process
-            child = attach(process) if process is not None and context.in_place else None
-        else:
-            try:
-                spawned = _spawn(context)
-            except OSError as error:
-                message = f"the command could not be started: {error.strerror or error}"
-                return AdapterResult(End(EndKind.NOT_STARTED, message=message))
-            child = await self._start(spawned, reporter)
-        family = Family(
-            context.run.run_id, context.run.process if child is None else child.identity
-        )
         try:
-            if child is not None:
-                try:
-                    await self._follow(context, child, tail, family)
-                finally:
-                    child.close()
-            if context.in_place:
-                # What the agent has left behind ends with it.
-                await self._trees.end(family, context.limits.kill_grace)
-            await tail.pump(final=True)
-            return await asyncio.to_thread(_result, context, over_limit=tail.over_limit)
+            if context.resumed:
+                return await self._resume(context, reporter)
+            return await self._begin(context, reporter)
         except Unreadable as error:
             return AdapterResult(End(EndKind.BROKEN, message=str(error)))
 
-    async def clear(self, context: AgentContext) -> None:
+    async def clear(self, context: AgentContext, reporter: Reporter) -> None:
         """End whatever is left, daemons that went their own ways included."""
         if context.in_place:
-            family = Family(context.run.run_id, context.run.process)
-            await self._trees.end(family, context.limits.kill_grace)
+            await self._end(context, Family(context.run.run_id, context.run.process), reporter)
+        with contextlib.suppress(Unreadable):
+            await _tail(context, reporter).pump(final=True)
 
-    async def _start(self, spawned: Spawned, reporter: Reporter) -> Child:
+    async def _begin(self, context: AgentContext, reporter: Reporter) -> AdapterResult:
         try:
-            await self._commit(spawned, reporter)
-        except BaseException:
-            # The wrapper gets EOF instead of its word, and ends.
-            spawned.withdraw()
-            spawned.child.close()
-            raise
-        return spawned.child
+            spawned = _spawn(context)
+        except NotRunnable as error:
+            return AdapterResult(End(EndKind.NOT_STARTED, message=str(error)))
+        except OSError as error:
+            message = f"the command could not be started: {error.strerror or error}"
+            return AdapterResult(End(EndKind.NOT_STARTED, message=message))
+        child = spawned.child
+        self._orphanage.awaits(child.identity.pid)
+        try:
+            crash_point(SPAWN_BEFORE_IDENTITY)
+            await reporter.process(spawned.identity)
+            crash_point(SPAWN_AFTER_IDENTITY)
+            spawned.go()
+            crash_point(SPAWN_AFTER_GO)
+            tail = _tail(context, reporter)
+            await self._follow(context, child, tail, reporter)
+            if not self._orphanage.is_empty():
+                # What the agent has left behind ends with it.
+                await self._end(context, _family(context, child), reporter)
+            await tail.pump(final=True)
+            return result_of(context, watched=True, over_limit=tail.over_limit)
+        finally:
+            # A wrapper that has not had the word gets EOF instead, and ends; one that has it goes
+            # on, and keeps the time from now on.
+            spawned.close()
+            self._orphanage.forget(child.identity.pid)
 
-    async def _commit(self, spawned: Spawned, reporter: Reporter) -> None:
-        crash_point(SPAWN_BEFORE_IDENTITY)
-        await reporter.process(spawned.identity)
-        crash_point(SPAWN_AFTER_IDENTITY)
-        spawned.go()
-        crash_point(SPAWN_AFTER_GO)
+    async def _resume(self, context: AgentContext, reporter: Reporter) -> AdapterResult:
+        tail = _tail(context, reporter)
+        process = context.run.process
+        child = attach(process) if process is not None and context.in_place else None
+        if child is not None:
+            try:
+                await self._follow(context, child, tail, reporter)
+            finally:
+                child.close()
+        elif process is not None:
+            await _late_status(context)
+        if context.in_place:
+            family = Family(context.run.run_id, process, seen=child is not None)
+            await self._end(context, family, reporter)
+        await tail.pump(final=True)
+        return result_of(context, watched=child is not None, over_limit=tail.over_limit)
 
     async def _follow(
-        self, context: AgentContext, child: Child, tail: Tail, family: Family
+        self, context: AgentContext, child: Child, tail: Tail, reporter: Reporter
     ) -> None:
         """Pass output on until the process ends, is to be ended, or is to be left alone."""
-        pause = _FIRST_LOOK
-        while not child.ended.is_set():
-            await _first_of(child.ended, context.stop, context.detach, timeout=pause)
-            try:
-                heard = await tail.pump()
-            except Unreadable:
-                await self._trees.end(family, context.limits.kill_grace)
-                await child.ended.wait()
-                raise
-            if child.ended.is_set():
-                return
-            if context.stop.is_set() or tail.over_limit:
-                await self._trees.end(family, context.limits.kill_grace)
-                await child.ended.wait()
-                return
-            if context.detach.is_set():
-                raise Detached
-            pause = _FIRST_LOOK if heard else min(pause * 2, _LONGEST_LOOK)
+        with _attention(child.ended, context.stop, context.detach) as attention:
+            pause = _FIRST_LOOK
+            while not child.ended.is_set():
+                with contextlib.suppress(TimeoutError):
+                    async with asyncio.timeout(pause):
+                        await attention.wait()
+                if child.ended.is_set():
+                    break
+                try:
+                    heard = await tail.pump()
+                except Unreadable:
+                    await self._stop(context, child, reporter)
+                    raise
+                if context.stop.is_set() or tail.over_limit:
+                    await self._stop(context, child, reporter)
+                    break
+                if context.detach.is_set():
+                    raise Detached
+                pause = _FIRST_LOOK if heard else min(pause * 2, _LONGEST_LOOK)
+        if context.detach.is_set() and not context.spool.has_ending:
+            # Whoever stops the service may stop everything around it; that is not the agent's end.
+            raise Detached
+
+    async def _stop(self, context: AgentContext, child: Child, reporter: Reporter) -> None:
+        await self._end(context, _family(context, child), reporter)
+        await child.ended.wait()
+
+    async def _end(self, context: AgentContext, family: Family, reporter: Reporter) -> None:
+        ended = await self._trees.end(family, grace(context))
+        if ended.unreachable:
+            pids = [process.pid for process in ended.unreachable]
+            await reporter.event(
+                "run.process_unreachable",
+                "processes of this run belong to another user, and go on",
+                {"pids": pids},
+            )
+
+
+def _family(context: AgentContext, child: Child) -> Family:
+    return Family(context.run.run_id, child.identity, seen=True)
+
+
+def _tail(context: AgentContext, reporter: Reporter) -> Tail:
+    return Tail(
+        context.spool,
+        Redactor(context.secrets),
+        context.log_ends,
+        context.limits.output_bytes,
+        reporter,
+    )
 
 
 def _spawn(context: AgentContext) -> Spawned:
     config = context.agent.adapter_config
+    directory = Path(config.get("cwd") or context.spool.work)
+    given = environment(context)
     return spawn(
         context.spool,
-        list(config["command"]),
-        directory=Path(config.get("cwd") or context.spool.work),
-        environment=environment(context),
+        runnable(config["command"], directory, given),
+        directory=directory,
+        environment=given,
         place=context.run.place,
         seconds=context.seconds,
-        grace=context.limits.kill_grace,
+        grace=grace(context),
         file_bytes=context.limits.file_bytes,
     )
 
 
-def environment(context: AgentContext) -> dict[str, str]:
-    """Build an agent's environment from a list of what is allowed; ours wins over settings."""
-    inherited = {name: os.environ[name] for name in INHERITED if name in os.environ}
-    return {**inherited, **context.agent.adapter_config.get("env", {}), **context.environment}
+async def _late_status(context: AgentContext) -> None:
+    """Give a wrapper that was not found a moment to leave its status, on a disk that is slow."""
+    for _ in range(_LATE_LOOKS):
+        if context.spool.has_ending:
+            return
+        await asyncio.sleep(SETTLE_DELAY / _LATE_LOOKS)
 
 
-def _result(context: AgentContext, *, over_limit: bool) -> AdapterResult:
-    """Say how it ended, by what the wrapper has left."""
-    answer, problem = _answer(context)
-    code = context.spool.exit_code()
-    largest = max((_size(context, stream) for stream in LogStream), default=0)
-    if over_limit or (code is not None and largest >= context.limits.file_bytes):
-        limit = min(context.limits.output_bytes, context.limits.file_bytes)
-        end = End(EndKind.TOO_MUCH_OUTPUT, code, f"it wrote more than {limit} bytes of output")
-    elif context.spool.ran_out:
-        end = End(EndKind.RAN_OUT, code)
-    elif code == _FILE_TOO_LARGE:
-        message = f"it wrote a file larger than {context.limits.file_bytes} bytes"
-        end = End(EndKind.TOO_MUCH_OUTPUT, code, message)
-    elif code is None and context.resumed and context.run.process is None:
-        # The word to start comes after the record of the process.
-        end = End(EndKind.LOST, message="its executor ended before the agent was started")
-    elif code is None:
-        end = End(EndKind.LOST)
-    else:
-        end = End(EndKind.EXITED, code, _last_words(context) if code != 0 else "")
-    return AdapterResult(end, answer, problem)
+@contextlib.contextmanager
+def _attention(*events: asyncio.Event) -> Iterator[asyncio.Event]:
+    """Give one event for the first of several."""
+    attention = asyncio.Event()
 
+    async def pass_on(event: asyncio.Event) -> None:
+        await event.wait()
+        attention.set()
 
-def _last_words(context: AgentContext) -> str:
-    """Give the last line on stderr, where programs say why they fail."""
-    data, whole = context.spool.end_of(LogStream.STDERR, _LAST_WORDS)
-    return last_line(Redactor(context.secrets).redact_end(data, whole=whole))
-
-
-def _answer(context: AgentContext) -> tuple[Answer | None, str]:
+    tasks = [asyncio.ensure_future(pass_on(event)) for event in events]
     try:
-        content = context.spool.read_result()
-        return (None if content is None else read_answer(content)), ""
-    except (BadAnswer, Unreadable) as error:
-        return None, str(error)
-
-
-def _size(context: AgentContext, stream: LogStream) -> int:
-    try:
-        return context.spool.output(stream).lstat().st_size
-    except FileNotFoundError:
-        return 0
-
-
-async def _first_of(*events: asyncio.Event, timeout: float) -> None:
-    waits = [asyncio.ensure_future(event.wait()) for event in events]
-    try:
-        await asyncio.wait(waits, timeout=timeout, return_when=asyncio.FIRST_COMPLETED)
+        yield attention
     finally:
-        for wait in waits:
-            wait.cancel()
-        await asyncio.gather(*waits, return_exceptions=True)
-
-
-def _is_word(value: object, *, empty: bool = False) -> bool:
-    return isinstance(value, str) and (empty or value != "") and "\0" not in value
+        for task in tasks:
+            task.cancel()

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import math
 import os
 import subprocess
+import time
 from collections.abc import Mapping, Sequence
 from importlib import resources
 from pathlib import Path
@@ -28,9 +30,9 @@ class Child:
 
     def __init__(self, identity: ProcessIdentity, handle: int, *, ours: bool) -> None:
         self.identity = identity
+        self.ours = ours
         self.ended = asyncio.Event()
         self._handle = handle
-        self._ours = ours
         asyncio.get_running_loop().add_reader(handle, self._exited)
 
     def close(self) -> None:
@@ -41,7 +43,7 @@ class Child:
             self._handle = -1
 
     def _exited(self) -> None:
-        if self._ours:
+        if self.ours:
             with contextlib.suppress(ChildProcessError):
                 os.waitid(os.P_PIDFD, self._handle, os.WEXITED | os.WNOHANG)
         self.close()
@@ -49,7 +51,11 @@ class Child:
 
 
 class Spawned:
-    """A wrapper that waits for the word: `go` starts the agent, `withdraw` never does."""
+    """A wrapper that waits for the word: `go` starts the agent, `withdraw` never does.
+
+    The pipe stays open while this executor lives and looks after the agent: its end tells the
+    wrapper to keep the time itself.
+    """
 
     def __init__(self, identity: ProcessIdentity, word: int, child: Child) -> None:
         self.identity = identity
@@ -61,13 +67,17 @@ class Spawned:
         # A wrapper that somebody has killed meanwhile is seen by its end.
         with contextlib.suppress(BrokenPipeError):
             os.write(self._word, b"go\n")
-        self.withdraw()
 
     def withdraw(self) -> None:
         """Close the pipe; without the word before, the wrapper ends and starts nothing."""
         if self._word >= 0:
             os.close(self._word)
             self._word = -1
+
+    def close(self) -> None:
+        """Let go of everything; an agent that was started is left as it is."""
+        self.withdraw()
+        self.child.close()
 
 
 def spawn(
@@ -97,6 +107,7 @@ def spawn(
                 str(spool.root),
                 place,
                 str(seconds),
+                str(math.ceil(time.time()) + seconds),
                 str(max(1, round(grace))),
                 str(-(-file_bytes // _BLOCK)),
                 *command,

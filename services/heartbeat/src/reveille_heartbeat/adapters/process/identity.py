@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import socket
+from enum import StrEnum
 from pathlib import Path
 
 from reveille_heartbeat.domain.places import Executor, Place
@@ -12,6 +13,17 @@ from reveille_heartbeat.domain.values import ProcessIdentity
 from reveille_runtime.ids import new_token
 
 _PROC = Path("/proc")
+_BLOCK = 65_536
+
+
+class Sent(StrEnum):
+    """What became of a signal."""
+
+    DONE = "done"
+    # The process has ended, or its number is another's now.
+    GONE = "gone"
+    # It belongs to another user, and is beyond our reach.
+    REFUSED = "refused"
 
 
 def start_ticks(pid: int) -> int | None:
@@ -22,17 +34,42 @@ def start_ticks(pid: int) -> int | None:
 
 def stat_fields(pid: int) -> list[bytes] | None:
     """Give the fields of a process' stat that follow its name; None when it is gone."""
+    content = read_proc(f"/proc/{pid}/stat")
+    return content.rpartition(b") ")[2].split() if content else None
+
+
+def read_proc(path: str) -> bytes:
+    """Read a file of the proc file system; empty when its process is gone or not ours to read.
+
+    By bare system calls: a walk over all processes makes thousands of them.
+    """
     try:
-        content = (_PROC / str(pid) / "stat").read_bytes()
-    except (FileNotFoundError, ProcessLookupError, PermissionError):
-        return None
-    return content.rpartition(b") ")[2].split()
+        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    except OSError:
+        return b""
+    try:
+        content = os.read(descriptor, _BLOCK)
+        if len(content) < _BLOCK:
+            return content
+        pieces = [content]
+        while piece := os.read(descriptor, _BLOCK):
+            pieces.append(piece)
+        return b"".join(pieces)
+    except OSError:
+        return b""
+    finally:
+        os.close(descriptor)
 
 
 def is_alive(process: ProcessIdentity) -> bool:
     """Tell whether this very process is there and has not ended (a zombie has)."""
     fields = stat_fields(process.pid)
-    return fields is not None and int(fields[19]) == process.start_ticks and fields[0] != b"Z"
+    return fields is not None and int(fields[19]) == process.start_ticks and not has_ended(fields)
+
+
+def has_ended(fields: list[bytes]) -> bool:
+    """Tell by its stat whether a process has ended, although nobody has taken note of it."""
+    return fields[0] in (b"Z", b"X")
 
 
 def open_process(process: ProcessIdentity) -> int | None:
@@ -48,18 +85,20 @@ def open_process(process: ProcessIdentity) -> int | None:
     return None
 
 
-def send(process: ProcessIdentity, number: signal.Signals) -> bool:
-    """Signal this very process; False when it is gone."""
+def send(process: ProcessIdentity, number: signal.Signals) -> Sent:
+    """Signal this very process."""
     handle = open_process(process)
     if handle is None:
-        return False
+        return Sent.GONE
     try:
         signal.pidfd_send_signal(handle, number)
     except ProcessLookupError:
-        return False
+        return Sent.GONE
+    except PermissionError:
+        return Sent.REFUSED
     finally:
         os.close(handle)
-    return True
+    return Sent.DONE
 
 
 def this_place(spool_id: str) -> Place:

@@ -10,6 +10,8 @@ from reveille_heartbeat.domain.redaction import Redactor
 from reveille_heartbeat.domain.values import LogStream
 
 CHUNK = 65_536
+# Pieces of one stream between two looks at whether the attempt is to end.
+_BURST = 8
 
 
 class Tail:
@@ -30,6 +32,8 @@ class Tail:
         self._redactor = redactor
         self._limit = limit
         self._reporter = reporter
+        # More than any secret, so that a piece is never just the beginning of one.
+        self._piece = CHUNK + redactor.longest
         self._at = {stream: ends.get(stream, 0) for stream in LogStream}
         self.over_limit = False
 
@@ -37,20 +41,22 @@ class Tail:
         """Pass on what is new; tell whether there was any. `final`: nothing more will come."""
         heard = False
         for stream in LogStream:
-            while await self._step(stream, final=final):
-                heard = True
+            steps = 0
+            # An agent may write faster than we store, and is to be stopped all the same.
+            while (final or steps < _BURST) and await self._step(stream, final=final):
+                heard, steps = True, steps + 1
         return heard
 
     async def _step(self, stream: LogStream, *, final: bool) -> bool:
         start = self._at[stream]
-        data = self._spool.read_output(stream, start, CHUNK)
-        if not data:
+        if self._spool.output_size(stream) <= start:
             return False
+        data = self._spool.read_output(stream, start, self._piece)
         if start + len(data) > self._limit:
             self.over_limit = True
             data = data[: max(0, self._limit - start)]
         # The end may be the beginning of a secret whose rest is still to come.
-        complete = final and len(data) < CHUNK and not self.over_limit
+        complete = final and len(data) < self._piece and not self.over_limit
         kept = len(data) if complete else self._redactor.safe_length(data)
         if kept == 0:
             return False

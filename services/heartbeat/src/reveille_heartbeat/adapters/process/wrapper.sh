@@ -1,16 +1,18 @@
 # Stands between the service and one agent, in a session of its own, and outlives the service.
 #
-# Called as: sh -c THIS reveille-agent SPOOL PLACE LIMIT GRACE BLOCKS COMMAND...
+# Called as: sh -c THIS reveille-agent SPOOL PLACE LIMIT ENDS GRACE BLOCKS COMMAND...
 #   SPOOL   the attempt's folder          PLACE   where this process lives, for the identity
-#   LIMIT   seconds it may run, 0 = any   GRACE   seconds between TERM and KILL
+#   LIMIT   seconds it may run, 0 = any   ENDS    when that is over, in seconds since 1970
+#   GRACE   seconds between TERM and KILL
 #   BLOCKS  512-byte blocks a file of the agent may have
+# and with a pipe as stdin, which brings the word to start and stays open while the service lives.
 #
 # It leaves in SPOOL: identity (pid, start time, place), stdout, stderr, and at the end exit (the
-# status) or, when the time ran out, ran_out.
+# status), ran_out when the time ran out, or unstarted when the word never came.
 set -u
 umask 077
-spool=$1 place=$2 limit=$3 grace=$4 blocks=$5
-shift 5
+spool=$1 place=$2 limit=$3 ends=$4 grace=$5 blocks=$6
+shift 6
 
 # Caught, not ignored: what is started below gets the default back.
 trap : TERM INT HUP QUIT
@@ -22,17 +24,26 @@ start_ticks ${stat##*) }
 printf '%s %s %s\n' "$$" "$ticks" "$place" >"$spool/identity" || exit 125
 
 # The agent starts only when the identity is committed. If the service dies first, this is EOF.
-IFS= read -r word || exit 125
-[ "$word" = go ] || exit 125
+exec 3<&0 </dev/null
+word=
+IFS= read -r word <&3
+if [ "$word" != go ]; then
+    printf '' >"$spool/unstarted"
+    exit 125
+fi
 
+# While the service lives it keeps the time by its rows. When it ends, the pipe does, and the time
+# is kept here.
 timer=
 if [ "$limit" -gt 0 ]; then
     (
-        sleeper=
-        trap '[ -z "$sleeper" ] || kill "$sleeper"; exit 0' TERM
-        sleep "$limit" &
-        sleeper=$!
-        wait "$sleeper"
+        read -r word <&3
+        now=$(date +%s) || now=$((ends - limit))
+        trap 'kill "$!"; exit 0' TERM
+        if [ "$now" -lt "$ends" ]; then
+            sleep "$((ends - now))" &
+            wait "$!"
+        fi
         trap '' TERM
         rm -rf -- "$spool/ran_out"
         # Not with ":": a shell ends when one of its special commands cannot write, and the agent
@@ -41,18 +52,24 @@ if [ "$limit" -gt 0 ]; then
         kill -TERM "-$$"
         sleep "$grace"
         kill -KILL "-$$"
-    ) </dev/null >/dev/null 2>&1 &
+    ) >/dev/null 2>&1 &
     timer=$!
 fi
 
+# In a shell of its own: what this one says of a command that was killed is none of its output.
 (
     ulimit -f "$blocks"
     exec "$@"
-) </dev/null >>"$spool/stdout" 2>>"$spool/stderr"
+) </dev/null >>"$spool/stdout" 2>>"$spool/stderr" 3<&-
 status=$?
 
 # Whatever the agent has put there, a pipe for instance, must not hold this up.
-rm -rf -- "$spool/exit"
+if [ -e "$spool/exit" ] || [ -L "$spool/exit" ]; then
+    rm -rf -- "$spool/exit"
+fi
 printf '%s\n' "$status" >"$spool/exit"
-[ -z "$timer" ] || kill -TERM "$timer" 2>/dev/null
+if [ -n "$timer" ]; then
+    kill -TERM "$timer"
+    wait "$timer"
+fi
 exit 0

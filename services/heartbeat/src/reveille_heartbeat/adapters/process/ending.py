@@ -1,0 +1,66 @@
+"""How an attempt ended, told by what its wrapper and its agent have left."""
+
+from __future__ import annotations
+
+from reveille_heartbeat.adapters.contract import AdapterResult, AgentContext
+from reveille_heartbeat.adapters.left_files import Unreadable
+from reveille_heartbeat.domain.answer import Answer, BadAnswer, read_answer
+from reveille_heartbeat.domain.outcome import End, EndKind, last_line, span_text
+from reveille_heartbeat.domain.redaction import Redactor
+from reveille_heartbeat.domain.values import LogStream
+
+# Seconds before a process that is gone without a word counts as lost.
+SETTLE_DELAY = 0.5
+# What a shell reports when a file grew past its limit: 128 + SIGXFSZ.
+_FILE_TOO_LARGE = 153
+# Bytes at the end of stderr in which its last line is looked for.
+_LAST_WORDS = 16_384
+_NEVER_STARTED = "its executor ended before the agent was started"
+_GROUP_ENDED = (
+    "its supervisor was killed while this executor looked on: the agent, or somebody on this"
+    " machine, has ended the whole process group, and nothing tells how the agent itself ended"
+)
+
+
+def result_of(context: AgentContext, *, watched: bool, over_limit: bool) -> AdapterResult:
+    """Say how it ended; `watched`: this executor saw the wrapper live, and end."""
+    answer, problem = _answer(context)
+    return AdapterResult(_end_of(context, watched, over_limit), answer, problem)
+
+
+def _end_of(context: AgentContext, watched: bool, over_limit: bool) -> End:
+    spool, limits = context.spool, context.limits
+    code = spool.exit_code()
+    largest = max((spool.output_size(stream) for stream in LogStream), default=0)
+    if over_limit or (code is not None and largest >= limits.file_bytes):
+        limit = min(limits.output_bytes, limits.file_bytes)
+        return End(EndKind.TOO_MUCH_OUTPUT, code, f"it wrote more than {limit} bytes of output")
+    if spool.ran_out:
+        longest = span_text(context.agent.run_timeout)
+        return End(EndKind.RAN_OUT, code, f"it ran longer than its limit of {longest}")
+    if code == _FILE_TOO_LARGE:
+        message = f"it wrote a file larger than {limits.file_bytes} bytes"
+        return End(EndKind.TOO_MUCH_OUTPUT, code, message)
+    if code is not None:
+        return End(EndKind.EXITED, code, _last_words(context) if code != 0 else "")
+    if spool.unstarted or (context.resumed and context.run.process is None):
+        # The word to start comes after the record of the process.
+        return End(EndKind.LOST, message=_NEVER_STARTED)
+    if watched:
+        # No host was lost, so another attempt would end like this one.
+        return End(EndKind.BROKEN, message=_GROUP_ENDED)
+    return End(EndKind.LOST)
+
+
+def _last_words(context: AgentContext) -> str:
+    """Give the last line on stderr, where programs say why they fail."""
+    data, whole = context.spool.end_of(LogStream.STDERR, _LAST_WORDS)
+    return last_line(Redactor(context.secrets).redact_end(data, whole=whole))
+
+
+def _answer(context: AgentContext) -> tuple[Answer | None, str]:
+    try:
+        content = context.spool.read_result()
+        return (None if content is None else read_answer(content)), ""
+    except (BadAnswer, Unreadable) as error:
+        return None, str(error)
