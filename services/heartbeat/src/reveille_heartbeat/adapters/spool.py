@@ -55,7 +55,7 @@ class Spool:
 
     def prepare(self, payload: bytes, body: bytes) -> None:
         """Write what the agent gets to read; the payload document last and whole."""
-        self.root.mkdir(mode=0o700, exist_ok=True)
+        self.root.mkdir(mode=0o700, parents=True, exist_ok=True)
         self.work.mkdir(mode=0o700, exist_ok=True)
         _write(self.body, body)
         draft = self.root / "payload.part"
