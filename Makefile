@@ -49,6 +49,8 @@ test: $(READY) ## run every test (PYTEST_ARGS=... narrows it)
 	@$(BIN)/pytest --numprocesses 2 --dist loadgroup -p no:cacheprovider $(PYTEST_ARGS)
 
 crash: $(READY) ## kill, suspend and starve real processes at random (some minutes; prints its seed)
+	@REVEILLE_TEST_CRASH=1 $(BIN)/pytest --numprocesses 2 --dist loadgroup -p no:cacheprovider \
+		$(PYTEST_ARGS) tests/e2e -k a_death_of
 	@REVEILLE_TEST_CRASH=1 $(BIN)/pytest -p no:cacheprovider -p no:randomly -s $(PYTEST_ARGS) tests/crash
 
 check: check-style check-types check-layers check-protos check-conformance check-deploy ## run every static gate

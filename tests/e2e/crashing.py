@@ -17,7 +17,7 @@ import contextlib
 import itertools
 import os
 from collections import defaultdict
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar
@@ -36,6 +36,7 @@ from .harness import CREATE_ISSUE, Hook, World, marks_in
 from .http import Answer
 
 T = TypeVar("T")
+W = TypeVar("W")
 
 # Leases and looks are as short as they may be: what waits for them is the test.
 QUICK = {
@@ -53,6 +54,19 @@ QUICK = {
 # How far a restart moves the clock: past the longest claim of the life before.
 _PAST_CLAIMS = {"scheduler": 0.0, "autopilot": 45.0, "webhook-gateway": 10.0, "heartbeat": 10.0}
 _AHEAD = "REVEILLE_TEST_CLOCK_OFFSET"
+
+
+def crossings(cases: Sequence[tuple[str, W]]) -> list[tuple[str, W]]:
+    """Choose what is walked: every way over every point, or outside `make crash` one way each.
+
+    The ways take turns from point to point, so that each of them is gone.
+    """
+    if os.environ.get("REVEILLE_TEST_CRASH"):
+        return list(cases)
+    ways: dict[str, list[W]] = {}
+    for point, way in cases:
+        ways.setdefault(point, []).append(way)
+    return [(point, found[at % len(found)]) for at, (point, found) in enumerate(ways.items())]
 
 
 class Crasher:

@@ -16,7 +16,7 @@ from reveille_heartbeat import crash_points as points
 from reveille_testkit.otlp import OtlpReceiver, ReceivedTrace
 from reveille_testkit.waiting import eventually
 
-from .crashing import Crasher, Rule, Sender, unless_it_died
+from .crashing import Crasher, Rule, Sender, crossings, unless_it_died
 from .harness import CREATE_ISSUE, RUN_ONLY, marks_in
 
 HEARTBEAT = "heartbeat"
@@ -48,7 +48,9 @@ MAY_RETRY = {
     points.SPAWN_AFTER_GO,
     points.CHECKOUT_AFTER_COMMIT,
 }
-CASES = [(point, way) for point in points.CRASH_POINTS for way in WAYS.get(point, [*MODES])]
+CASES = crossings(
+    [(point, way) for point in points.CRASH_POINTS for way in WAYS.get(point, [*MODES])]
+)
 
 
 @pytest.mark.parametrize(("point", "way"), CASES, ids=[f"{point}-{way}" for point, way in CASES])

@@ -11,7 +11,7 @@ from reveille.scheduler.v1 import scheduler_service_pb2 as scheduler
 from reveille_scheduler import crash_points as points
 from reveille_testkit.waiting import eventually
 
-from .crashing import Crasher, Rule, scheduled
+from .crashing import Crasher, Rule, crossings, scheduled
 from .harness import CREATE_ISSUE, RUN_ONLY
 
 SCHEDULER = "scheduler"
@@ -24,7 +24,10 @@ LOST = {points.AFTER_SETTLE: 0, points.AFTER_RETRY_CLAIM: 2}
 # No trigger of a rule crosses these: jobs whose owners plan themselves, and the tidying of old
 # rows. Dying there is tested where such jobs are, in tests/integration/scheduler.
 OFF_THE_WAY = {points.AFTER_HOOK_TAKEN, points.AFTER_HOOK_CLAIM, points.AFTER_PRUNED}
-MODES = pytest.mark.parametrize("mode", [RUN_ONLY, CREATE_ISSUE], ids=["run_only", "create_issue"])
+MODES = {"run_only": RUN_ONLY, "create_issue": CREATE_ISSUE}
+CASES = crossings(
+    [(point, mode) for point in points.CRASH_POINTS if point not in OFF_THE_WAY for mode in MODES]
+)
 
 
 async def idle(crash: Crasher) -> None:
@@ -77,14 +80,11 @@ async def check(crash: Crasher, rule: Rule, trigger_id: str, attempts: int) -> N
     assert runs == planned
 
 
-@MODES
-@pytest.mark.parametrize(
-    "point", [point for point in points.CRASH_POINTS if point not in OFF_THE_WAY]
-)
+@pytest.mark.parametrize(("point", "mode"), CASES, ids=[f"{point}-{mode}" for point, mode in CASES])
 async def test_a_death_of_the_scheduler_loses_and_doubles_nothing(
-    crash: Crasher, point: str, mode: int
+    crash: Crasher, point: str, mode: str
 ) -> None:
-    rule = await Rule.make(crash.world, CREATE_ISSUE if mode == CREATE_ISSUE else RUN_ONLY)
+    rule = await Rule.make(crash.world, MODES[mode])
     if crash.run_ahead(SCHEDULER, "autopilot", 60):
         await crash.recover(SCHEDULER)
     await idle(crash)

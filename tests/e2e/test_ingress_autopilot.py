@@ -15,7 +15,7 @@ from reveille.heartbeat.v1 import run_pb2 as agent_run_pb2
 from reveille_autopilot.crash_points import CRASH_POINTS
 from reveille_testkit.waiting import eventually
 
-from .crashing import Crasher, Rule, Sender, scheduled, unless_it_died
+from .crashing import Crasher, Rule, Sender, crossings, scheduled, unless_it_died
 from .harness import CREATE_ISSUE, RUN_ONLY, SECRET, Hook, World, marks_in
 
 AUTOPILOT = "autopilot"
@@ -175,7 +175,7 @@ def ways_of(point: str) -> tuple[Way | None, ...]:
     return WAYS.get(point.split(".")[1], (None,))
 
 
-CASES = [(point, way) for point in CRASH_POINTS for way in ways_of(point)]
+CASES = crossings([(point, way) for point in CRASH_POINTS for way in ways_of(point)])
 
 
 @pytest.mark.parametrize(

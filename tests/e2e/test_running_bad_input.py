@@ -396,7 +396,6 @@ class TestCredentials:
         client = world.client
         events = EventServiceStub(client.channel("heartbeat"))
         calls: list[Callable[[], Awaitable[object]]] = [
-            lambda: client.wakeups.EnqueueWakeups(wakeup_pb2.EnqueueWakeupsRequest()),
             lambda: client.wakeups.CancelWakeups(wakeup_pb2.CancelWakeupsRequest()),
             lambda: client.agents.CheckInvocable(agent_pb2.CheckInvocableRequest()),
             lambda: DispatchServiceStub(client.channel("autopilot")).AdmitDeliveries(
