@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
+import contextlib
+import json
 import sys
+from collections.abc import AsyncIterator, Awaitable, Callable
 from pathlib import Path
 from typing import Any
 from uuid import UUID, uuid4
 
+import asyncpg
 import grpc
+import pytest
 from google.protobuf.struct_pb2 import Struct
 
+from reveille.events.v1 import event_service_pb2 as events_pb
 from reveille.events.v1.event_service_pb2_grpc import EventServiceStub
 from reveille.explain.v1.explain_service_pb2_grpc import ExplainServiceStub
-from reveille.heartbeat.v1 import agent_pb2, issue_pb2, run_pb2, wakeup_pb2
+from reveille.heartbeat.v1 import agent_pb2, issue_pb2, run_pb2, squad_pb2, wakeup_pb2
 from reveille.heartbeat.v1 import workspace_replica_service_pb2 as workspace_pb
 from reveille.heartbeat.v1.agent_pb2_grpc import AgentServiceStub
 from reveille.heartbeat.v1.issue_pb2_grpc import IssueServiceStub
@@ -20,7 +26,9 @@ from reveille.heartbeat.v1.run_pb2_grpc import RunServiceStub
 from reveille.heartbeat.v1.wakeup_pb2_grpc import WakeupServiceStub
 from reveille.heartbeat.v1.workspace_replica_service_pb2_grpc import WorkspaceReplicaServiceStub
 from reveille_runtime.access import Role
-from reveille_runtime.client import Channels
+from reveille_runtime.client import Channels, stream
+from reveille_runtime.errors import DomainError
+from reveille_runtime.rpc_errors import as_domain_errors
 from reveille_runtime.telemetry import Telemetry
 from reveille_testkit.rpc import Keyring
 from reveille_testkit.waiting import eventually
@@ -128,6 +136,28 @@ class World:
         config = {"command": [sys.executable, "-S", str(path)], **more.pop("config", {})}
         return await self.agent(name, "process", config, **more)
 
+    async def squad(
+        self, name: str, leader: agent_pb2.Agent, members: Any = (), **more: Any
+    ) -> squad_pb2.Squad:
+        """Make a squad."""
+        made = await self.agents.CreateSquad(
+            squad_pb2.CreateSquadRequest(
+                workspace_id=str(self.workspace_id),
+                name=name,
+                leader_agent_id=leader.agent_id,
+                member_agent_ids=members,
+                **more,
+            )
+        )
+        squad: squad_pb2.Squad = made.squad
+        return squad
+
+    async def move_squad(self, verb: str, squad: squad_pb2.Squad, **more: Any) -> squad_pb2.Squad:
+        """Pause, resume or archive a squad."""
+        request = getattr(squad_pb2, f"{verb}SquadRequest")(squad_id=squad.squad_id, **more)
+        moved: squad_pb2.Squad = (await getattr(self.agents, f"{verb}Squad")(request)).squad
+        return moved
+
     def wish(self, agent: agent_pb2.Agent, key: str = "", **more: Any) -> wakeup_pb2.Wakeup:
         """Describe a wish as autopilot sends it."""
         given: dict[str, Any] = {
@@ -223,6 +253,42 @@ class World:
         answer = await self.issues.GetIssue(issue_pb2.GetIssueRequest(issue_id=issue_id))
         issue: issue_pb2.Issue = answer.issue
         return issue
+
+
+async def refused(call: Any) -> DomainError:
+    """Give the error that a call answers with."""
+    with pytest.raises(DomainError) as caught, as_domain_errors():
+        await call
+    return caught.value
+
+
+@contextlib.asynccontextmanager
+async def events_of(world: World, kind: str) -> AsyncIterator[Callable[[], Awaitable[Any]]]:
+    """Watch the feed from now on; each call waits for the next event, and gives what it tells."""
+    request = events_pb.WatchEventsRequest(types=[kind])
+    async with stream(world.events.WatchEvents(request)) as messages:
+        at = aiter(messages)
+        await anext(at)
+
+        async def told() -> Any:
+            message = await anext(at)
+            while not message.HasField("event"):
+                message = await anext(at)
+            return json.loads(message.event.payload)
+
+        yield told
+
+
+async def waiting_for_locks(rows: asyncpg.Connection[asyncpg.Record], count: int) -> None:
+    """Wait until so many others of this database wait for a lock."""
+    await eventually(
+        lambda: rows.fetchval(
+            "SELECT count(*) FROM pg_stat_activity"
+            " WHERE datname = current_database() AND wait_event_type = 'Lock'"
+        ),
+        f"{count} wait for a lock",
+        until=lambda seen: seen >= count,
+    )
 
 
 def marker(folder: Path, name: str = "ran") -> str:

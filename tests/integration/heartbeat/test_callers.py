@@ -8,7 +8,7 @@ from uuid import UUID, uuid4
 import pytest
 from google.protobuf.json_format import MessageToDict
 from tests.integration.heartbeat.conftest import Stage
-from tests.integration.heartbeat.kit import MEMBER, OWNER, World
+from tests.integration.heartbeat.kit import MEMBER, OWNER, World, refused
 from tests.integration.heartbeat.test_processes import content_of, linger, process_in
 
 from reveille.explain.v1 import explain_service_pb2 as explain_pb
@@ -21,7 +21,6 @@ from reveille.heartbeat.v1.wakeup_pb2_grpc import WakeupServiceStub
 from reveille_runtime.errors import (
     Aborted,
     AlreadyExists,
-    DomainError,
     FailedPrecondition,
     InvalidArgument,
     NotFound,
@@ -48,12 +47,6 @@ class As:
         self.wakeups: Any = WakeupServiceStub(channel)
         self.runs: Any = RunServiceStub(channel)
         self.explain: Any = ExplainServiceStub(channel)
-
-
-async def refused(call: Any) -> DomainError:
-    with pytest.raises(DomainError) as caught, as_domain_errors():
-        await call
-    return caught.value
 
 
 async def test_what_is_foreign_looks_unknown(idle: World) -> None:

@@ -48,7 +48,13 @@ AFTER_THE_AGENT = (
 
 
 def test_every_point_is_walked() -> None:
-    alone = (at.CANCEL_AFTER_COMMIT, at.DEADLINE_AFTER_COMMIT, at.TAKE_OVER_AFTER_COMMIT)
+    # Each in a test of its own.
+    alone = (
+        at.AGENT_STOPPED_AFTER_COMMIT,
+        at.CANCEL_AFTER_COMMIT,
+        at.DEADLINE_AFTER_COMMIT,
+        at.TAKE_OVER_AFTER_COMMIT,
+    )
     walked = (*DURING_A_CALL, *BEFORE_THE_AGENT, *AFTER_THE_AGENT, *alone)
 
     assert sorted(walked) == sorted(at.CRASH_POINTS)

@@ -47,16 +47,20 @@ from reveille_heartbeat.usecases.explain import Explain
 from reveille_heartbeat.usecases.follow_up import FollowUp
 from reveille_heartbeat.usecases.held_run import HeldRun
 from reveille_heartbeat.usecases.log_store import LogStore
+from reveille_heartbeat.usecases.move_agent import MoveAgent
 from reveille_heartbeat.usecases.promote_deferred import PromoteStranded
 from reveille_heartbeat.usecases.put_workspace import PutWorkspace, RenewRuntimes
 from reveille_heartbeat.usecases.reading import Reader
 from reveille_heartbeat.usecases.run_log import RunLog
 from reveille_heartbeat.usecases.run_news import ReadNews
 from reveille_heartbeat.usecases.run_spans import RunSpans
+from reveille_heartbeat.usecases.runtimes import Runtimes
 from reveille_heartbeat.usecases.settle_run import SettleRun
+from reveille_heartbeat.usecases.squads import Squads
 from reveille_heartbeat.usecases.stale_locks import ClearStaleLocks
 from reveille_heartbeat.usecases.table_log import TableLog
 from reveille_heartbeat.usecases.take_over import HandOver, TakeOver
+from reveille_heartbeat.usecases.update_agent import UpdateAgent
 from reveille_heartbeat.usecases.update_issue import UpdateIssue
 from reveille_heartbeat.usecases.watch_run import WatchRuns
 from reveille_heartbeat.workers.engine import Engine
@@ -150,10 +154,14 @@ def serve(app: App[Settings], basics: Basics, bus: HintBus) -> None:
     server.add(
         add_AgentServiceServicer_to_server,
         AgentServicer(
-            CreateAgent(database, basics.presence),
+            CreateAgent(database, basics.presence, new_id),
+            UpdateAgent(database, basics.registry.check, basics.presence, new_id),
+            MoveAgent(database, notifier, spans),
             CheckInvocable(database),
+            basics.registry.check,
             reader,
-            basics.registry,
+            Squads(database, notifier),
+            Runtimes(database, notifier),
         ),
     )
     server.add(

@@ -10,6 +10,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 MASK = "*"
+# How a secret setting is shown.
+MASKED = MASK * 8
 # Shorter values would blank out ordinary words.
 MIN_SECRET = 6
 _SECRET_NAME = re.compile(r"(?i)(token|secret|passw|password|credential|api_?key|private_?key)")
@@ -33,7 +35,7 @@ def masked_config(config: Mapping[str, Any]) -> dict[str, Any]:
     env = config.get("env")
     if isinstance(env, Mapping):
         shown["env"] = {
-            name: MASK * 8 if is_secret_name(str(name)) else value for name, value in env.items()
+            name: MASKED if is_secret_name(str(name)) else value for name, value in env.items()
         }
     return shown
 

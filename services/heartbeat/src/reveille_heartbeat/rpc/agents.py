@@ -1,40 +1,51 @@
-"""AgentService."""
+"""AgentService: agents. Squads and runtimes are served by its bases."""
 
 from __future__ import annotations
 
-from datetime import timedelta
 from typing import Any
 
 from reveille.heartbeat.v1 import agent_pb2 as pb
-from reveille.heartbeat.v1.agent_pb2_grpc import AgentServiceServicer
-from reveille_heartbeat.adapters.registry import Registry
 from reveille_heartbeat.domain.invocability import Question
-from reveille_heartbeat.domain.values import InvocationRule
-from reveille_heartbeat.rpc import parse, show
+from reveille_heartbeat.rpc import parse, parse_agents
+from reveille_heartbeat.rpc.runtimes import RuntimeCalls
+from reveille_heartbeat.rpc.show_agents import agent as shown
+from reveille_heartbeat.rpc.squads import SquadCalls
 from reveille_heartbeat.usecases.check_invocable import CheckInvocable, Verdict
 from reveille_heartbeat.usecases.create_agent import CreateAgent, NewAgent
+from reveille_heartbeat.usecases.move_agent import MoveAgent
 from reveille_heartbeat.usecases.reading import Reader
+from reveille_heartbeat.usecases.runtimes import Runtimes
+from reveille_heartbeat.usecases.squads import Squads
+from reveille_heartbeat.usecases.update_agent import CheckAdapter, UpdateAgent, judge
 from reveille_runtime.access import current_actor
 from reveille_runtime.ids import new_id
 from reveille_runtime.paging import page_token, read_page
 from reveille_runtime.reasons import reason_value
 from reveille_runtime.validation import Violations
 
-RUN_TIMEOUT = timedelta(hours=1)
-IDLE_TIMEOUT = timedelta(minutes=15)
-_MAX_USERS = 1_000
 
-
-class AgentServicer(AgentServiceServicer):
+class AgentServicer(SquadCalls, RuntimeCalls):
     """Serves agents."""
 
     def __init__(
-        self, create: CreateAgent, check: CheckInvocable, reader: Reader, registry: Registry
+        self,
+        create: CreateAgent,
+        update: UpdateAgent,
+        move: MoveAgent,
+        check: CheckInvocable,
+        check_adapter: CheckAdapter,
+        reader: Reader,
+        squads: Squads,
+        runtimes: Runtimes,
     ) -> None:
+        SquadCalls.__init__(self, squads)
+        RuntimeCalls.__init__(self, runtimes)
         self._create = create
+        self._update = update
+        self._move = move
         self._check = check
+        self._check_adapter = check_adapter
         self._reader = reader
-        self._registry = registry
 
     async def CreateAgent(
         self, request: pb.CreateAgentRequest, context: Any
@@ -44,41 +55,20 @@ class AgentServicer(AgentServiceServicer):
         found = Violations()
         new = NewAgent(
             agent_id=new_id(),
-            runtime_id=new_id(),
             workspace_id=found.uuid("workspace_id", request.workspace_id),
-            name=found.text("name", request.name, minimum=1, maximum=100),
-            adapter=found.text("adapter", request.adapter, minimum=1, maximum=100),
-            adapter_config=parse.settings(found, "adapter_config", request.adapter_config),
-            owner_user_id=actor.subject,
-            invocation_rule=found.enum(
-                "invocation_rule",
-                request.invocation_rule or pb.INVOCATION_RULE_WORKSPACE,
-                show.INVOCATION_RULES,
-            ),
-            invocation_user_ids=_users(found, request),
-            max_concurrent_runs=found.integer(
-                "max_concurrent_runs", request.max_concurrent_runs or 1, minimum=1, maximum=50
-            ),
-            run_timeout=parse.limit(
-                found, "run_timeout", request, request.run_timeout, RUN_TIMEOUT
-            ),
-            idle_timeout=parse.limit(
-                found, "idle_timeout", request, request.idle_timeout, IDLE_TIMEOUT
-            ),
+            settings=parse_agents.settings(found, request, actor.subject),
             repeatable=parse.repeatable(actor, "CreateAgent", request, request.request_id),
         )
-        if new.adapter:
-            for problem in self._registry.check(new.adapter, new.adapter_config):
-                found.add(problem.field, problem.description)
+        judge(found, new.settings, self._check_adapter)
         found.check()
         actor.require_member(new.workspace_id)
-        return pb.CreateAgentResponse(agent=show.agent(await self._create(new)))
+        return pb.CreateAgentResponse(agent=shown(await self._create(new)))
 
     async def GetAgent(self, request: pb.GetAgentRequest, context: Any) -> pb.GetAgentResponse:
         """Read an agent."""
         agent_id = parse.one_id("agent_id", request.agent_id)
         found = await self._reader.agent(current_actor(), agent_id)
-        return pb.GetAgentResponse(agent=show.agent(found))
+        return pb.GetAgentResponse(agent=shown(found))
 
     async def ListAgents(
         self, request: pb.ListAgentsRequest, context: Any
@@ -89,8 +79,50 @@ class AgentServicer(AgentServiceServicer):
         page = read_page(request.page_size, request.page_token, query)
         listed = await self._reader.agents(current_actor(), workspace_id, page)
         return pb.ListAgentsResponse(
-            agents=[show.agent(each) for each in listed.rows],
+            agents=[shown(each) for each in listed.rows],
             next_page_token=page_token([listed.rows[-1].name], query) if listed.more else "",
+        )
+
+    async def UpdateAgent(
+        self, request: pb.UpdateAgentRequest, context: Any
+    ) -> pb.UpdateAgentResponse:
+        """Change what the mask names."""
+        found = Violations()
+        agent_id = found.uuid("agent.agent_id", request.agent.agent_id)
+        edit = parse_agents.edit(found, request)
+        found.check()
+        after = await self._update(current_actor(), agent_id, edit, request.agent.etag)
+        return pb.UpdateAgentResponse(agent=shown(after))
+
+    async def PauseAgent(
+        self, request: pb.PauseAgentRequest, context: Any
+    ) -> pb.PauseAgentResponse:
+        """Stop an agent until it is resumed."""
+        found = Violations()
+        agent_id = found.uuid("agent_id", request.agent_id)
+        why = found.text("reason", request.reason, maximum=500)
+        found.check()
+        stopped = await self._move.pause(current_actor(), agent_id, why, request.etag)
+        return pb.PauseAgentResponse(
+            agent=shown(stopped.agent), cancelled_wakeups=stopped.cancelled
+        )
+
+    async def ResumeAgent(
+        self, request: pb.ResumeAgentRequest, context: Any
+    ) -> pb.ResumeAgentResponse:
+        """Let an agent take work again."""
+        agent_id = parse.one_id("agent_id", request.agent_id)
+        agent = await self._move.resume(current_actor(), agent_id, request.etag)
+        return pb.ResumeAgentResponse(agent=shown(agent))
+
+    async def ArchiveAgent(
+        self, request: pb.ArchiveAgentRequest, context: Any
+    ) -> pb.ArchiveAgentResponse:
+        """Stop an agent for ever."""
+        agent_id = parse.one_id("agent_id", request.agent_id)
+        stopped = await self._move.archive(current_actor(), agent_id, request.etag)
+        return pb.ArchiveAgentResponse(
+            agent=shown(stopped.agent), cancelled_wakeups=stopped.cancelled
         )
 
     async def CheckInvocable(
@@ -100,23 +132,25 @@ class AgentServicer(AgentServiceServicer):
         found = Violations()
         parse.batch(found, "questions", request.questions, request.ByteSize())
         questions = [
-            Question(
-                workspace_id=found.uuid(f"questions[{at}].workspace_id", each.workspace_id),
-                agent_id=found.optional_uuid(f"questions[{at}].agent_id", each.agent_id),
-                squad_id=found.optional_uuid(f"questions[{at}].squad_id", each.squad_id),
-                project_id=found.optional_uuid(f"questions[{at}].project_id", each.project_id),
-                principal_user_id=each.principal_user_id,
-                principal_is_member=each.principal_is_member,
-                runtime_must_be_online=each.runtime_must_be_online,
-            )
-            for at, each in enumerate(request.questions)
+            _question(found, f"questions[{at}]", each) for at, each in enumerate(request.questions)
         ]
-        for at, each in enumerate(request.questions):
-            if bool(each.agent_id) == bool(each.squad_id):
-                found.add(f"questions[{at}].agent_id", "give this or a squad_id, and not both")
         found.check()
         verdicts = await self._check(questions)
         return pb.CheckInvocableResponse(answers=[_answer(each) for each in verdicts])
+
+
+def _question(found: Violations, field: str, message: pb.InvocableQuestion) -> Question:
+    if bool(message.agent_id) == bool(message.squad_id):
+        found.add(f"{field}.agent_id", "give this or a squad_id, and not both")
+    return Question(
+        workspace_id=found.uuid(f"{field}.workspace_id", message.workspace_id),
+        agent_id=found.optional_uuid(f"{field}.agent_id", message.agent_id),
+        squad_id=found.optional_uuid(f"{field}.squad_id", message.squad_id),
+        project_id=found.optional_uuid(f"{field}.project_id", message.project_id),
+        principal_user_id=message.principal_user_id,
+        principal_is_member=message.principal_is_member,
+        runtime_must_be_online=message.runtime_must_be_online,
+    )
 
 
 def _answer(verdict: Verdict) -> pb.InvocableAnswer:
@@ -127,16 +161,3 @@ def _answer(verdict: Verdict) -> pb.InvocableAnswer:
         owner_user_id="" if verdict.agent is None else verdict.agent.owner_user_id,
         agent_id="" if verdict.agent is None else str(verdict.agent.agent_id),
     )
-
-
-def _users(found: Violations, request: pb.CreateAgentRequest) -> tuple[str, ...]:
-    users = tuple(
-        found.text(f"invocation_user_ids[{at}]", user, minimum=1, maximum=128)
-        for at, user in enumerate(request.invocation_user_ids)
-    )
-    listed = show.INVOCATION_RULES.get(request.invocation_rule) is InvocationRule.MEMBERS
-    if users and not listed:
-        found.add("invocation_user_ids", "must be empty unless the rule lists members")
-    if len(users) > _MAX_USERS:
-        found.add("invocation_user_ids", f"has more than {_MAX_USERS} entries")
-    return users

@@ -209,11 +209,11 @@ def limit(
     return found.duration(field, value, maximum=_LONGEST)
 
 
-def settings(found: Violations, field: str, value: Struct) -> dict[str, Any]:
-    """Parse an adapter's settings."""
+def settings(found: Violations, field: str, value: Struct, maximum: int = 65_536) -> dict[str, Any]:
+    """Parse an object, such as an adapter's settings."""
     parsed: dict[str, Any] = MessageToDict(value)
-    if len(value.SerializeToString()) > 65_536:
-        found.add(field, "is larger than 65536 bytes")
+    if len(value.SerializeToString()) > maximum:
+        found.add(field, f"is larger than {maximum} bytes")
     if _has_nul(parsed):
         found.add(field, "contains a NUL character", "INVALID_TEXT")
     return parsed

@@ -7,18 +7,14 @@ from enum import StrEnum
 from typing import TypeVar, assert_never
 
 from google.protobuf.descriptor import EnumDescriptor
-from google.protobuf.struct_pb2 import Struct
 
-from reveille.heartbeat.v1 import agent_pb2, issue_pb2, run_pb2, wakeup_pb2
-from reveille_heartbeat.domain.redaction import masked_config
-from reveille_heartbeat.domain.states import AgentState, IssueState, RunState, WakeupState
+from reveille.heartbeat.v1 import issue_pb2, run_pb2, wakeup_pb2
+from reveille_heartbeat.domain.states import IssueState, RunState, WakeupState
 from reveille_heartbeat.domain.tail import Happened, Moved, News, Over, Said
 from reveille_heartbeat.domain.values import (
-    Agent,
     Carrier,
     CommentStatus,
     FailureClass,
-    InvocationRule,
     Issue,
     LogStream,
     Run,
@@ -29,7 +25,7 @@ from reveille_heartbeat.usecases.enqueue_wakeups import Enqueued
 from reveille_heartbeat.usecases.update_issue import etag_of
 from reveille_runtime.carrier import SpanSeed
 from reveille_runtime.reasons import reason_value
-from reveille_runtime.validation import to_duration, to_timestamp
+from reveille_runtime.validation import to_timestamp
 
 E = TypeVar("E", bound=StrEnum)
 
@@ -43,11 +39,6 @@ WAKEUP_STATES = known(WakeupState, wakeup_pb2.WakeupState.DESCRIPTOR, "WAKEUP_ST
 WAKEUP_SOURCES = known(WakeupSource, wakeup_pb2.WakeupSource.DESCRIPTOR, "WAKEUP_SOURCE")
 RUN_STATES = known(RunState, run_pb2.RunState.DESCRIPTOR, "RUN_STATE")
 ISSUE_STATES = known(IssueState, issue_pb2.IssueStatus.DESCRIPTOR, "ISSUE_STATUS")
-AGENT_STATES = {
-    AgentState.PAUSED: agent_pb2.AGENT_STATUS_PAUSED,
-    AgentState.ARCHIVED: agent_pb2.AGENT_STATUS_ARCHIVED,
-}
-INVOCATION_RULES = known(InvocationRule, agent_pb2.InvocationRule.DESCRIPTOR, "INVOCATION_RULE")
 LOG_STREAMS = known(LogStream, run_pb2.LogStream.DESCRIPTOR, "LOG_STREAM")
 # In rows the urgent come first and none comes last.
 PRIORITIES = {
@@ -70,36 +61,6 @@ _COMMENTS = {
     for each in CommentStatus
 }
 _SHOWN_PRIORITIES = {number: value for value, number in PRIORITIES.items()}
-
-
-def agent(each: Agent) -> agent_pb2.Agent:
-    """Show an agent; secrets of its settings are starred."""
-    config = Struct()
-    config.update(masked_config(each.adapter_config))
-    status = AGENT_STATES.get(each.state, agent_pb2.AGENT_STATUS_IDLE)
-    if each.state is not AgentState.ACTIVE:
-        pass
-    elif each.busy:
-        status = agent_pb2.AGENT_STATUS_RUNNING
-    elif each.last_run_failed:
-        status = agent_pb2.AGENT_STATUS_ERROR
-    return agent_pb2.Agent(
-        agent_id=str(each.agent_id),
-        workspace_id=str(each.workspace_id),
-        name=each.name,
-        adapter=each.adapter,
-        adapter_config=config,
-        status=status,
-        owner_user_id=each.owner_user_id,
-        invocation_rule=agent_pb2.InvocationRule.Value(
-            f"INVOCATION_RULE_{each.invocation_rule.name}"
-        ),
-        invocation_user_ids=each.invocation_user_ids,
-        max_concurrent_runs=each.max_concurrent_runs,
-        run_timeout=to_duration(each.run_timeout),
-        idle_timeout=to_duration(each.idle_timeout),
-        create_time=to_timestamp(each.created_at),
-    )
 
 
 def issue(each: Issue) -> issue_pb2.Issue:

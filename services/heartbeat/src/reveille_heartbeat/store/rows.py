@@ -6,6 +6,7 @@ from typing import Any
 
 import asyncpg
 
+from reveille_heartbeat.domain.runtimes import Runtime, RuntimeKind
 from reveille_heartbeat.domain.states import AgentState, IssueState, RunState, WakeupState
 from reveille_heartbeat.domain.targets import Manager, Squad
 from reveille_heartbeat.domain.values import (
@@ -108,6 +109,21 @@ def to_manager(row: Record) -> Manager:
         row["name"],
         AgentState(row["state"]),
         row["manager_agent_id"],
+    )
+
+
+def to_runtime(row: Record) -> Runtime:
+    """Map a row of `runtimes` with its presence."""
+    return Runtime(
+        runtime_id=row["runtime_id"],
+        workspace_id=row["workspace_id"],
+        name=row["name"],
+        kind=RuntimeKind(row["kind"]),
+        present=row["present"],
+        unusable_reason=row["unusable_reason"],
+        metadata=row["metadata"],
+        presence_expires_at=row["presence_expires_at"],
+        created_at=row["created_at"],
     )
 
 

@@ -21,6 +21,17 @@ WITH RECURSIVE above (agent_id) AS (
 SELECT m.agent_id, m.workspace_id, m.name, m.state, m.manager_agent_id
 FROM above u JOIN agents m ON m.agent_id = u.agent_id;
 
+-- name: read_chain
+-- An agent and everybody above it; a chain that comes back to itself ends there. $1 agent
+WITH RECURSIVE chain (agent_id) AS (
+    SELECT $1::uuid
+    UNION
+    SELECT m.manager_agent_id FROM chain u JOIN agents m ON m.agent_id = u.agent_id
+    WHERE m.manager_agent_id IS NOT NULL
+)
+SELECT m.agent_id, m.workspace_id, m.name, m.state, m.manager_agent_id
+FROM chain u JOIN agents m ON m.agent_id = u.agent_id;
+
 -- name: open_projects
 -- Which projects work is done for. $1 ids
 SELECT project_id, workspace_id FROM projects

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from uuid import UUID
 
+from reveille_heartbeat.domain.agents import AgentStatus
 from reveille_heartbeat.domain.answer import for_event
 from reveille_heartbeat.domain.states import IssueState
-from reveille_heartbeat.domain.values import Issue, Run, Wakeup
+from reveille_heartbeat.domain.targets import Squad
+from reveille_heartbeat.domain.values import Agent, Issue, Run, Wakeup
 from reveille_runtime.feed import FeedEvent
 
 
@@ -65,4 +68,72 @@ def issue_updated(issue: Issue, previous: IssueState) -> FeedEvent:
             "previous_status": previous.value,
         },
         issue.trace_carrier,
+    )
+
+
+def agent_status(agent: Agent, previous: AgentStatus) -> FeedEvent:
+    """An agent does something else than before."""
+    return FeedEvent(
+        "agent.status",
+        agent.agent_id,
+        agent.workspace_id,
+        "",
+        {
+            "agent_id": str(agent.agent_id),
+            "status": AgentStatus.of(agent).value,
+            "previous": previous.value,
+        },
+        {},
+    )
+
+
+def agent_archived(agent: Agent) -> FeedEvent:
+    """An agent takes no work any more."""
+    return FeedEvent(
+        "agent.archived",
+        agent.agent_id,
+        agent.workspace_id,
+        "",
+        {"agent_id": str(agent.agent_id)},
+        {},
+    )
+
+
+def squad_updated(squad: Squad, *, leader_has_runtime: bool) -> FeedEvent:
+    """A squad has another form, perhaps another leader."""
+    return FeedEvent(
+        "squad.updated",
+        squad.squad_id,
+        squad.workspace_id,
+        "",
+        {
+            "squad_id": str(squad.squad_id),
+            "leader_agent_id": str(squad.leader_agent_id),
+            "leader_has_runtime": leader_has_runtime,
+        },
+        {},
+    )
+
+
+def squad_archived(squad: Squad) -> FeedEvent:
+    """A squad is never woken again; whoever pointed at it may point at its leader."""
+    return FeedEvent(
+        "squad.archived",
+        squad.squad_id,
+        squad.workspace_id,
+        "",
+        {"squad_id": str(squad.squad_id), "leader_agent_id": str(squad.leader_agent_id)},
+        {},
+    )
+
+
+def runtime_deleted(runtime_id: UUID, workspace_id: UUID, agent_ids: Sequence[UUID]) -> FeedEvent:
+    """A runtime is gone, and these agents have none."""
+    return FeedEvent(
+        "runtime.deleted",
+        runtime_id,
+        workspace_id,
+        "",
+        {"runtime_id": str(runtime_id), "agent_ids": [str(each) for each in agent_ids]},
+        {},
     )

@@ -32,7 +32,8 @@ class Listed(Generic[T]):
     more: bool
 
 
-def _page(rows: Sequence[T], page: Page) -> Listed[T]:
+def to_page(rows: Sequence[T], page: Page) -> Listed[T]:
+    """Cut the row that was read beyond the page."""
     return Listed(tuple(rows[: page.size]), len(rows) > page.size)
 
 
@@ -40,7 +41,7 @@ def _before(page: Page) -> UUID | None:
     return None if page.after is None else UUID(str(page.after[0]))
 
 
-async def _require_known(tx: Tx, workspace_id: UUID, rows: Sequence[object]) -> None:
+async def require_known(tx: Tx, workspace_id: UUID, rows: Sequence[object]) -> None:
     """Tell an empty list from a workspace that is not there, for callers who belong everywhere.
 
     Raises:
@@ -69,8 +70,8 @@ class Reader:
         async with self._db.session() as tx:
             found = await tx.fetch(Q["list_agent_ids"], workspace_id, after, page.limit)
             rows = await tx.fetch(Q["show_agents"], [row["agent_id"] for row in found])
-            await _require_known(tx, workspace_id, rows)
-        return _page([to_agent(row) for row in rows], page)
+            await require_known(tx, workspace_id, rows)
+        return to_page([to_agent(row) for row in rows], page)
 
     async def issue(self, actor: Actor, issue_id: UUID) -> Issue:
         """Read an issue; a run reads the one it works on. Raises NotFound."""
@@ -102,8 +103,8 @@ class Reader:
                 _before(page),
                 page.limit,
             )
-            await _require_known(tx, workspace_id, rows)
-        return _page([to_issue(row) for row in rows], page)
+            await require_known(tx, workspace_id, rows)
+        return to_page([to_issue(row) for row in rows], page)
 
     async def wakeup(self, actor: Actor, wakeup_id: UUID) -> Wakeup:
         """Read a wakeup. Raises NotFound."""
@@ -130,8 +131,8 @@ class Reader:
                 _before(page),
                 page.limit,
             )
-            await _require_known(tx, workspace_id, rows)
-        return _page([to_wakeup(row) for row in rows], page)
+            await require_known(tx, workspace_id, rows)
+        return to_page([to_wakeup(row) for row in rows], page)
 
     async def run(self, actor: Actor, run_id: UUID) -> Run:
         """Read a run. Raises NotFound."""
@@ -161,5 +162,5 @@ class Reader:
                 _before(page),
                 page.limit,
             )
-            await _require_known(tx, workspace_id, rows)
-        return _page([to_run(row) for row in rows], page)
+            await require_known(tx, workspace_id, rows)
+        return to_page([to_run(row) for row in rows], page)
