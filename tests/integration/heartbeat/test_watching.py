@@ -23,7 +23,6 @@ from reveille_heartbeat.domain.tail import Position
 from reveille_heartbeat.domain.values import LogStream
 from reveille_heartbeat.rpc.runs import RunServicer
 from reveille_heartbeat.usecases.log_store import LogChunk
-from reveille_heartbeat.usecases.reading import Reader
 from reveille_heartbeat.usecases.run_log import RunLog
 from reveille_heartbeat.usecases.run_news import ReadNews, RunNews, Seen
 from reveille_heartbeat.usecases.table_log import TableLog
@@ -194,6 +193,13 @@ class Clock:
         return self.now
 
 
+class OnlyWatch(RunServicer):
+    """The servicer, without what is not asked of it here."""
+
+    def __init__(self, watch: WatchRuns) -> None:
+        self._watch = watch
+
+
 class Watching:
     """A server of its own whose reader the test drives, and a run that the test itself executes."""
 
@@ -213,9 +219,7 @@ class Watching:
             patience=5.0,
             monotonic=self.clock,
         )
-        rig.server.add(
-            add_RunServiceServicer_to_server, RunServicer(Reader(database), self.log, self.watch)
-        )
+        rig.server.add(add_RunServiceServicer_to_server, OnlyWatch(self.watch))
         self.lease = Lease(UUID(int=0), uuid4())
         self.written = b""
 

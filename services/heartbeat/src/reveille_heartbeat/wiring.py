@@ -35,6 +35,7 @@ from reveille_heartbeat.rpc.wakeups import WakeupServicer
 from reveille_heartbeat.rpc.workspaces import WorkspaceReplicaServicer
 from reveille_heartbeat.usecases import channels
 from reveille_heartbeat.usecases.agent_signs import AgentSigns
+from reveille_heartbeat.usecases.cancel_run import CancelRun
 from reveille_heartbeat.usecases.cancel_wakeups import CancelWakeups
 from reveille_heartbeat.usecases.check_invocable import CheckInvocable
 from reveille_heartbeat.usecases.claim_runs import ClaimRuns
@@ -178,7 +179,15 @@ def serve(app: App[Settings], basics: Basics, bus: HintBus) -> None:
         server.draining,
     )
     app.works(Loop("run.watch", watch.step, _WATCH_INTERVAL, watch))
-    server.add(add_RunServiceServicer_to_server, RunServicer(reader, basics.run_log, watch))
+    server.add(
+        add_RunServiceServicer_to_server,
+        RunServicer(
+            reader,
+            basics.run_log,
+            watch,
+            CancelRun(database, notifier, spans, basics.decider, basics.start_limit),
+        ),
+    )
     server.add(
         add_WorkspaceReplicaServiceServicer_to_server,
         WorkspaceReplicaServicer(PutWorkspace(database, basics.presence, new_id)),

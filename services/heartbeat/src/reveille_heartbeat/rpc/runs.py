@@ -10,6 +10,7 @@ from reveille.heartbeat.v1 import run_pb2 as pb
 from reveille.heartbeat.v1.run_pb2_grpc import RunServiceServicer
 from reveille_heartbeat.domain.tail import Position
 from reveille_heartbeat.rpc import parse, show
+from reveille_heartbeat.usecases.cancel_run import CancelRun
 from reveille_heartbeat.usecases.reading import Reader
 from reveille_heartbeat.usecases.run_log import RunLog
 from reveille_heartbeat.usecases.watch_run import WatchRuns
@@ -26,10 +27,11 @@ _MAX_EVENT = (1 << 31) - 1
 class RunServicer(RunServiceServicer):
     """Serves attempts."""
 
-    def __init__(self, reader: Reader, log: RunLog, watch: WatchRuns) -> None:
+    def __init__(self, reader: Reader, log: RunLog, watch: WatchRuns, cancel: CancelRun) -> None:
         self._reader = reader
         self._log = log
         self._watch = watch
+        self._cancel = cancel
 
     async def GetRun(self, request: pb.GetRunRequest, context: Any) -> pb.GetRunResponse:
         """Read an attempt."""
@@ -70,6 +72,11 @@ class RunServicer(RunServiceServicer):
         return pb.ReadRunLogResponse(
             chunk=part.data, next_offset=part.next_offset, complete=part.complete
         )
+
+    async def CancelRun(self, request: pb.CancelRunRequest, context: Any) -> pb.CancelRunResponse:
+        """Cancel an attempt and its wakeup."""
+        run_id = parse.one_id("run_id", request.run_id)
+        return pb.CancelRunResponse(run=show.run(await self._cancel(current_actor(), run_id)))
 
     async def WatchRun(
         self, request: pb.WatchRunRequest, context: Any

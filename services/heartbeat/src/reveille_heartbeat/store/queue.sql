@@ -117,7 +117,7 @@ RETURNING r.run_id, r.workspace_id, r.agent_id, r.wakeup_id, r.issue_id, r.state
 UPDATE runs
 SET state = 'cancelled', reason = $2, message = $3, finished_at = clock(),
     follow_up_done_at = clock(), event_seq = event_seq + 1
-WHERE run_id = $1 AND state = 'queued'
+WHERE run_id = $1 AND state IN ('queued', 'scheduled_retry')
 RETURNING run_id, workspace_id, agent_id, wakeup_id, issue_id, state, attempt, retry_of_run_id, retry_reason,
     reason, message, exit_code, summary, result, responsible_user_id, occupied, executor_id, place,
     lease_token, lease_expires_at, deadline_at, idle_deadline_at, process_pid, process_start_ticks,
