@@ -90,7 +90,7 @@ async def test_what_is_foreign_looks_unknown(idle: World) -> None:
 async def test_kinds_of_callers_are_kept_apart(idle: World) -> None:
     agent = await idle.agent()
     stranger = As(idle.client.user(MEMBER, UUID(int=7)))
-    wish = idle.wish(agent, origin=None)
+    wish = idle.wish(agent, origin=None, source=wakeup_pb2.WAKEUP_SOURCE_ON_DEMAND)
     request = wakeup_pb2.EnqueueWakeupsRequest(wakeups=[wish])
     assert isinstance(await refused(stranger.wakeups.EnqueueWakeups(request)), NotFound)
     scheduler = As(idle.client.channel(idle.client.keys.service("scheduler")))

@@ -183,8 +183,10 @@ async def test_a_wish_without_a_key_waits_for_the_run_that_holds_its_issue(
 
     waiting = await world.wake(other, issue_id=made.issue.issue_id)
     later = await world.wake(other, issue_id=made.issue.issue_id)
-    assert [waiting.state, later.state] == [wakeup_pb2.WAKEUP_STATE_DEFERRED] * 2
+    assert waiting.state == wakeup_pb2.WAKEUP_STATE_DEFERRED
     assert waiting.reason == reason_pb2.REASON_ISSUE_BUSY
+    assert later.state == wakeup_pb2.WAKEUP_STATE_COALESCED
+    assert (await world.wakeup(waiting.wakeup_id)).coalesced_count == 1
     (run,) = await world.attempts(made.wakeup.wakeup_id)
     issue = await world.get_issue(made.issue.issue_id)
     assert issue.execution_run_id == run.run_id
@@ -192,7 +194,7 @@ async def test_a_wish_without_a_key_waits_for_the_run_that_holds_its_issue(
     send(process, signal.SIGKILL)
     for each in (waiting, later):
         assert (await world.settled(each.wakeup_id)).state == wakeup_pb2.WAKEUP_STATE_COMPLETED
-    assert len(ran(folder)) == 2
+    assert len(ran(folder)) == 1
 
 
 async def test_a_deferred_wake_that_no_run_would_promote_is_found_by_the_sweep(

@@ -7,7 +7,9 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 from uuid import UUID, uuid4
 
+from reveille_heartbeat.domain.enqueue import Facts
 from reveille_heartbeat.domain.states import AgentState, IssueState, RunState, WakeupState
+from reveille_heartbeat.domain.targets import Target
 from reveille_heartbeat.domain.values import (
     Agent,
     CommentStatus,
@@ -170,6 +172,8 @@ RUN = Run(
     last_output_at=None,
     progress=None,
 )
+TARGET = Target(AGENT)
+FACTS = Facts(now=NOW, suppressed=False, workspace=WORKSPACE, target=TARGET)
 
 
 def wish(**changes: Any) -> Wish:

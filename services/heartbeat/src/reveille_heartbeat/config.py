@@ -49,6 +49,10 @@ class Settings(ServiceSettings):
         ge=1 << 20,
         description="bytes of any file that an agent writes; bounds the spool while we are down",
     )
+    scheduling_suppressed: bool = Field(
+        default=False,
+        description="take no wakes and claim no runs, for example while a backup is restored",
+    )
     start_limit: float = Field(
         default=86_400.0, gt=0, description="seconds after which a run that nobody started ends"
     )

@@ -44,12 +44,13 @@ from reveille_heartbeat.usecases.create_issue import CreateIssue
 from reveille_heartbeat.usecases.deciding import Decider
 from reveille_heartbeat.usecases.enforce_deadlines import EnforceDeadlines
 from reveille_heartbeat.usecases.enqueue_wakeups import EnqueueWakeups
+from reveille_heartbeat.usecases.enqueuing import Enqueuing
 from reveille_heartbeat.usecases.explain import Explain
 from reveille_heartbeat.usecases.follow_up import FollowUp
 from reveille_heartbeat.usecases.held_run import HeldRun
 from reveille_heartbeat.usecases.log_store import LogStore
 from reveille_heartbeat.usecases.move_agent import MoveAgent
-from reveille_heartbeat.usecases.promote_deferred import PromoteStranded
+from reveille_heartbeat.usecases.promote_deferred import PromoteStranded, Promotion
 from reveille_heartbeat.usecases.put_workspace import PutWorkspace, RenewRuntimes
 from reveille_heartbeat.usecases.reading import Reader
 from reveille_heartbeat.usecases.run_log import RunLog
@@ -96,13 +97,10 @@ class Basics:
     spans: RunSpans
     decider: Decider
     log_store: LogStore
+    enqueuing: Enqueuing
+    promotion: Promotion
     run_log: RunLog
     registry: Registry
-
-    @property
-    def start_limit(self) -> timedelta:
-        """How long a run may wait for its executor."""
-        return timedelta(seconds=self.settings.start_limit)
 
     @property
     def presence(self) -> timedelta:
@@ -126,6 +124,7 @@ async def build(app: App[Settings]) -> None:
     await feed.begin_epoch(database)
     closing = await app.resource(AsyncExitStack())
     notifier = Notifier(database)
+    decider = Decider(app.telemetry, new_id)
     closing.push_async_callback(notifier.close)
     bus = HintBus(settings.database, database)
     log_store = TableLog(database)
@@ -135,7 +134,9 @@ async def build(app: App[Settings]) -> None:
         telemetry=app.telemetry,
         notifier=notifier,
         spans=RunSpans(app.telemetry),
-        decider=Decider(app.telemetry, new_id),
+        decider=decider,
+        enqueuing=Enqueuing(decider, suppressed=settings.scheduling_suppressed),
+        promotion=Promotion(decider),
         log_store=log_store,
         run_log=RunLog(database, log_store, notifier),
         registry=Registry.installed(),
@@ -150,7 +151,7 @@ def serve(app: App[Settings], basics: Basics, bus: HintBus) -> None:
     """Register the RPCs."""
     database, notifier, spans = basics.database, basics.notifier, basics.spans
     reader = Reader(database)
-    making = (database, basics.telemetry, notifier, basics.decider, basics.start_limit)
+    making = (database, basics.telemetry, notifier, basics.enqueuing)
     server = app.server
     server.add(
         add_AgentServiceServicer_to_server,
@@ -171,7 +172,11 @@ def serve(app: App[Settings], basics: Basics, bus: HintBus) -> None:
     )
     server.add(
         add_WakeupServiceServicer_to_server,
-        WakeupServicer(EnqueueWakeups(*making), CancelWakeups(database, notifier, spans), reader),
+        WakeupServicer(
+            EnqueueWakeups(*making),
+            CancelWakeups(database, notifier, spans, basics.promotion),
+            reader,
+        ),
     )
     watch = WatchRuns(
         ReadNews(database, basics.log_store),
@@ -185,7 +190,7 @@ def serve(app: App[Settings], basics: Basics, bus: HintBus) -> None:
             reader,
             basics.run_log,
             watch,
-            CancelRun(database, notifier, spans, basics.decider, basics.start_limit),
+            CancelRun(database, notifier, spans, basics.promotion),
         ),
     )
     server.add(
@@ -224,7 +229,7 @@ async def execute(
         run_log=basics.run_log,
         signs=signs,
         settle=SettleRun(database, notifier, basics.spans),
-        follow_up=FollowUp(database, notifier, basics.decider, basics.start_limit),
+        follow_up=FollowUp(database, notifier, basics.decider, basics.promotion),
         hand_over=HandOver(database, notifier),
         registry=basics.registry,
         spools=spools,
@@ -267,7 +272,7 @@ async def execute(
     )
     sweeper = Sweeper(
         EnforceDeadlines(database, notifier, basics.spans, ExpiryWitness(witness_interval)),
-        PromoteStranded(database, notifier, basics.decider, basics.start_limit),
+        PromoteStranded(database, notifier, basics.promotion),
         keeper,
         witness_interval,
         interval=settings.sweep_interval,

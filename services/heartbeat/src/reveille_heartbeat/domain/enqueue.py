@@ -1,78 +1,178 @@
 """May this wish start work? Small decisions in one visible order, the first refusal counts.
 
-Then `place` says where an accepted wish goes: to the queue, behind the run that holds its issue,
-or into a wake that waits for the same work.
+What comes after is for `placing`: behind whom, together with whom, or now.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from enum import StrEnum
+from datetime import datetime
+from typing import Any
 from uuid import UUID
 
+from reveille_heartbeat.domain.invocability import may_invoke
+from reveille_heartbeat.domain.limits import NOTHING_TODAY, PastRun, Today
+from reveille_heartbeat.domain.obstacles import Blocker, HoldOver
 from reveille_heartbeat.domain.reasons import Reason
 from reveille_heartbeat.domain.states import ISSUE_TERMINAL
+from reveille_heartbeat.domain.targets import Target, no_work
 from reveille_heartbeat.domain.values import (
-    Agent,
     Issue,
     Refusal,
+    Requester,
+    RequesterKind,
     WakeupSource,
     Wish,
     Workspace,
+    WorkspaceStatus,
 )
+from reveille_heartbeat.domain.wakes import COMMENT_REASON, COMMENTED, PASSES_HOLD
+
+
+@dataclass(frozen=True, slots=True)
+class Comment:
+    """A comment of the wish's issue."""
+
+    comment_id: UUID
+    author: Requester
+    run_id: UUID | None
 
 
 @dataclass(frozen=True, slots=True)
 class Facts:
-    """What the decisions may look at, read in one snapshot."""
+    """What the decisions may look at, read in one snapshot after the locks were had."""
 
+    now: datetime
+    suppressed: bool
     workspace: Workspace | None
-    agent: Agent | None
-    issue: Issue | None
+    target: Target
+    issue: Issue | None = None
+    parent_responsible_user_id: str = ""
+    hold: HoldOver | None = None
+    blockers: tuple[Blocker, ...] = ()
+    # Those the wish is about, as far as they are its issue's.
+    comments: tuple[Comment, ...] = ()
+    # Whether an issue waits for the agent; asked for timers that look before they wake.
+    has_work: bool = True
+    # What this agent did on this issue, newest first; asked for where a limit depends on it.
+    past_runs: tuple[PastRun, ...] = ()
+    today: Today = NOTHING_TODAY
 
 
 Decision = Callable[[Wish, Facts], Refusal | None]
 
 
-def workspace_active(wish: Wish, facts: Facts) -> Refusal | None:
-    """The workspace is known here."""
-    if facts.workspace is not None:
+def not_suppressed(wish: Wish, facts: Facts) -> Refusal | None:  # noqa: ARG001 (a decision)
+    """An operator can hold everything back."""
+    if not facts.suppressed:
         return None
     return Refusal(
-        Reason.WORKSPACE_INACTIVE, f"workspace {wish.workspace_id} is not known, or not active"
+        Reason.SCHEDULING_SUPPRESSED, "no wakes are taken: REVEILLE_SCHEDULING_SUPPRESSED is set"
     )
 
 
+def workspace_active(wish: Wish, facts: Facts) -> Refusal | None:
+    """The workspace is known here, and work goes on in it."""
+    workspace = facts.workspace
+    if workspace is not None and workspace.status is WorkspaceStatus.ACTIVE:
+        return None
+    what = "not known" if workspace is None else workspace.status.value
+    return Refusal(Reason.WORKSPACE_INACTIVE, f"workspace {wish.workspace_id} is {what}")
+
+
 def agent_exists(wish: Wish, facts: Facts) -> Refusal | None:
-    """The agent belongs to this workspace."""
-    if facts.agent is not None and facts.agent.workspace_id == wish.workspace_id:
+    """The agent, or the squad with its leader, belongs to this workspace."""
+    squad, agent = facts.target.squad, facts.target.agent
+    if wish.squad_id is not None and (squad is None or squad.workspace_id != wish.workspace_id):
+        return Refusal(Reason.AGENT_NOT_FOUND, f"squad {wish.squad_id} is not in this workspace")
+    if agent is not None and agent.workspace_id == wish.workspace_id:
         return None
     return Refusal(Reason.AGENT_NOT_FOUND, f"agent {wish.agent_id} is not in this workspace")
 
 
-def agent_has_runtime(wish: Wish, facts: Facts) -> Refusal | None:  # noqa: ARG001 (a decision)
-    """The agent has a place to run at; one that is away is waited for."""
-    if facts.agent is None or facts.agent.runtime_id is not None:
+def agent_takes_work(wish: Wish, facts: Facts) -> Refusal | None:  # noqa: ARG001 (a decision)
+    """Neither the squad nor the agent rests, and everybody above the agent is still there."""
+    return no_work(facts.target)
+
+
+def requester_may_invoke(wish: Wish, facts: Facts) -> Refusal | None:
+    """A person who wakes an agent by hand is one of those who may; members only come this far."""
+    agent = facts.target.agent
+    if (
+        agent is None
+        or wish.source is not WakeupSource.ON_DEMAND
+        or wish.requester.kind is not RequesterKind.USER
+        or may_invoke(agent, wish.requester.id, is_member=True)
+    ):
         return None
-    return Refusal(Reason.AGENT_RUNTIME_REQUIRED, f"agent {facts.agent.name} has no runtime")
+    return Refusal(
+        Reason.INVOCATION_NOT_ALLOWED, f"{wish.requester.id} may not wake {facts.target.words}"
+    )
+
+
+def heartbeat_policy(wish: Wish, facts: Facts) -> Refusal | None:
+    """The agent wants to be woken this way: by its timer, or by everything else."""
+    agent = facts.target.agent
+    if agent is None:
+        return None
+    if wish.source is WakeupSource.TIMER:
+        if agent.heartbeat.timer_enabled:
+            return None
+        return Refusal(Reason.TIMER_DISABLED, f"the timer of {facts.target.words} is off")
+    if agent.heartbeat.wake_on_demand:
+        return None
+    return Refusal(
+        Reason.WAKE_ON_DEMAND_DISABLED, f"{facts.target.words} is woken by its timer only"
+    )
+
+
+def actionable_work(wish: Wish, facts: Facts) -> Refusal | None:
+    """A timer's wake that is about nothing in particular finds something to do."""
+    agent = facts.target.agent
+    if agent is None or facts.has_work or not is_generic_timer(wish):
+        return None
+    if not agent.heartbeat.skip_timer_without_work:
+        return None
+    return Refusal(
+        Reason.NO_ACTIONABLE_WORK, f"no issue waits for {facts.target.words} to work on it"
+    )
+
+
+def runtime_bound(wish: Wish, facts: Facts) -> Refusal | None:  # noqa: ARG001 (a decision)
+    """The agent has a place to run at; one that is away is waited for."""
+    agent = facts.target.agent
+    if agent is None or agent.runtime_id is not None:
+        return None
+    return Refusal(Reason.AGENT_RUNTIME_REQUIRED, f"{facts.target.words} has no runtime")
 
 
 def issue_exists(wish: Wish, facts: Facts) -> Refusal | None:
-    """The issue it is about, if any, belongs to this workspace."""
-    if wish.issue_id is None:
+    """The issue it is about, if any, belongs to this workspace and is not deleted."""
+    if wish.issue_id is None and not wish.issue_identifier:
         return None
-    if facts.issue is not None and facts.issue.workspace_id == wish.workspace_id:
+    issue = facts.issue
+    if issue is not None and issue.workspace_id == wish.workspace_id and issue.deleted_at is None:
         return None
-    return Refusal(Reason.ISSUE_NOT_FOUND, f"issue {wish.issue_id} is not in this workspace")
+    name = wish.issue_identifier or str(wish.issue_id)
+    return Refusal(Reason.ISSUE_NOT_FOUND, f"issue {name} is not in this workspace")
 
 
-def issue_open(wish: Wish, facts: Facts) -> Refusal | None:  # noqa: ARG001 (a decision)
-    """Nothing is left to do on an issue that has ended."""
-    if facts.issue is None or facts.issue.status not in ISSUE_TERMINAL:
+def issue_open(wish: Wish, facts: Facts) -> Refusal | None:
+    """Nothing is left to do on an issue that has ended, except to answer a comment."""
+    issue = facts.issue
+    if issue is None or issue.status not in ISSUE_TERMINAL or verified_comment(wish, facts):
         return None
+    return Refusal(Reason.ISSUE_CLOSED, f"issue {issue.identifier} is {issue.status.value}")
+
+
+def issue_not_held(wish: Wish, facts: Facts) -> Refusal | None:
+    """Nobody holds the issue's tree, or somebody has just spoken on the issue itself."""
+    if facts.hold is None or verified_comment(wish, facts):
+        return None
+    why = f": {facts.hold.reason}" if facts.hold.reason else ""
     return Refusal(
-        Reason.ISSUE_CLOSED, f"issue {facts.issue.identifier} is {facts.issue.status.value}"
+        Reason.ISSUE_TREE_HELD, f"{facts.hold.root_identifier} and all below it are held{why}"
     )
 
 
@@ -87,11 +187,17 @@ def somebody_answers(wish: Wish, facts: Facts) -> Refusal | None:
 
 
 DECISIONS: tuple[Decision, ...] = (
+    not_suppressed,
     workspace_active,
     agent_exists,
-    agent_has_runtime,
+    agent_takes_work,
+    requester_may_invoke,
+    heartbeat_policy,
+    actionable_work,
+    runtime_bound,
     issue_exists,
     issue_open,
+    issue_not_held,
     somebody_answers,
 )
 
@@ -106,55 +212,87 @@ def judge(wish: Wish, facts: Facts) -> Refusal | None:
 
 
 def responsible_user(wish: Wish, facts: Facts) -> str:
-    """Name the person who answers: the caller's choice, the clicker, the issue's, the workspace's.
+    """Name the person who answers for it, never a made-up one; empty when nobody can be named.
 
-    Never a made-up one: empty when nobody can be named.
+    The caller's choice, the person who woke the agent by hand, the issue's, the parent issue's, for
+    an issue the workspace's, the person who asked, the workspace's.
     """
-    if wish.origin.accountable_user_id:
-        return wish.origin.accountable_user_id
-    if wish.source is WakeupSource.ON_DEMAND and wish.origin.originator_user_id:
-        return wish.origin.originator_user_id
-    if facts.issue is not None and facts.issue.responsible_user_id:
-        return facts.issue.responsible_user_id
-    return facts.workspace.default_responsible_user_id if facts.workspace is not None else ""
+    default = facts.workspace.default_responsible_user_id if facts.workspace is not None else ""
+    asked = wish.origin.originator_user_id
+    if not asked and wish.requester.kind is RequesterKind.USER:
+        asked = wish.requester.id
+    by_hand = wish.source is WakeupSource.ON_DEMAND and not wish.wake_reason.startswith("issue_")
+    issue = facts.issue
+    return (
+        wish.origin.accountable_user_id
+        or (asked if by_hand else "")
+        or ("" if issue is None else issue.responsible_user_id)
+        or facts.parent_responsible_user_id
+        or ("" if issue is None else default)
+        or asked
+        or default
+    )
 
 
-class PlaceKind(StrEnum):
-    """Where an accepted wish goes."""
-
-    QUEUE = "queue"
-    DEFER = "defer"
-    JOIN = "join"
-
-
-@dataclass(frozen=True, slots=True)
-class Surroundings:
-    """What else is under way, read after the issue's or the agent's lock was had."""
-
-    # A wake of the same agent and issue that no attempt has taken up yet.
-    joinable_wakeup_id: UUID | None
-    # The issue has a run that is queued or holds it.
-    issue_has_run: bool
+def is_generic_timer(wish: Wish) -> bool:
+    """Tell a timer's wake about nothing in particular from one that names issue or task."""
+    return (
+        wish.source is WakeupSource.TIMER
+        and wish.issue_id is None
+        and not wish.issue_identifier
+        and not wish.comment_ids
+        and wish.task_key in ("", TIMER_TASK)
+    )
 
 
-@dataclass(frozen=True, slots=True)
-class Place:
-    """The decision, with the wake to join."""
-
-    kind: PlaceKind
-    joined_wakeup_id: UUID | None = None
+# What a timer's wakes have in common where nothing else keeps them together.
+TIMER_TASK = "__heartbeat__"
 
 
-def place(wish: Wish, around: Surroundings) -> Place:
-    """Decide between queue, deferral and joining.
+def verified_comment(wish: Wish, facts: Facts) -> bool:
+    """Tell whether the wish speaks of comments that are there, and were written by who asks.
 
-    A wish with an occurrence key is its own scope: it neither joins another nor waits behind one.
-    A wake is joined only while its prompt is not built, so nothing that it says is lost.
+    Heartbeat itself is believed; everybody else speaks for nobody else. One that was verified and
+    joined another wake makes that one speak, too.
     """
-    if wish.origin.occurrence_key is not None:
-        return Place(PlaceKind.QUEUE)
-    if around.joinable_wakeup_id is not None:
-        return Place(PlaceKind.JOIN, around.joinable_wakeup_id)
-    if wish.issue_id is not None and around.issue_has_run:
-        return Place(PlaceKind.DEFER)
-    return Place(PlaceKind.QUEUE)
+    reason = wish.context.get(COMMENT_REASON, wish.wake_reason)
+    if reason not in COMMENTED or not facts.comments:
+        return False
+    if wish.requester.kind is RequesterKind.SYSTEM or COMMENT_REASON in wish.context:
+        return True
+    return any(comment.author == wish.requester for comment in facts.comments)
+
+
+def from_a_person(wish: Wish, facts: Facts) -> bool:
+    """Tell whether a person has just said or asked something, and waits for it."""
+    by_hand = wish.source is WakeupSource.ON_DEMAND and wish.requester.kind is RequesterKind.USER
+    return by_hand or any(comment.author.kind is RequesterKind.USER for comment in facts.comments)
+
+
+def notes(wish: Wish, facts: Facts) -> Mapping[str, Any]:
+    """Give what the agent should know of why it was woken nevertheless."""
+    found: dict[str, Any] = {}
+    if not verified_comment(wish, facts):
+        return found
+    found[COMMENT_REASON] = wish.context.get(COMMENT_REASON, wish.wake_reason)
+    if facts.hold is not None:
+        found[PASSES_HOLD] = True
+        found["tree_hold"] = {
+            "hold_id": str(facts.hold.hold_id),
+            "root_issue_id": str(facts.hold.root_issue_id),
+            "root_identifier": facts.hold.root_identifier,
+            "reason": facts.hold.reason,
+        }
+    if facts.blockers:
+        found["dependency_blocked_interaction"] = True
+        found["unresolved_blocker_count"] = len(facts.blockers)
+        found["unresolved_blockers"] = [
+            {
+                "issue_id": str(each.issue_id),
+                "identifier": each.identifier,
+                "title": each.title,
+                "status": each.status.value,
+            }
+            for each in facts.blockers
+        ]
+    return found

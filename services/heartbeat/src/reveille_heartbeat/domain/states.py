@@ -60,7 +60,7 @@ _W = WakeupState
 WAKEUP_INITIAL = frozenset({_W.QUEUED, _W.DEFERRED, _W.COALESCED, _W.SKIPPED, _W.CANCELLED})
 WAKEUP_TRANSITIONS: Mapping[WakeupState, frozenset[WakeupState]] = {
     _W.QUEUED: frozenset({_W.CLAIMED, _W.SKIPPED, _W.FAILED, _W.CANCELLED}),
-    _W.DEFERRED: frozenset({_W.QUEUED, _W.SKIPPED, _W.CANCELLED}),
+    _W.DEFERRED: frozenset({_W.QUEUED, _W.SKIPPED, _W.FAILED, _W.CANCELLED}),
     _W.CLAIMED: frozenset({_W.COMPLETED, _W.FAILED, _W.CANCELLED}),
     _W.COALESCED: frozenset({_W.COMPLETED, _W.FAILED, _W.CANCELLED}),
     _W.SKIPPED: frozenset(),

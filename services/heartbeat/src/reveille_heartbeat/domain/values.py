@@ -13,6 +13,8 @@ from reveille_heartbeat.domain.reasons import Reason
 from reveille_heartbeat.domain.states import AgentState, IssueState, RunState, WakeupState
 
 Carrier = Mapping[str, str]
+# Where a wish names an agent that cannot be found.
+NOBODY = UUID(int=0)
 
 
 class WakeupSource(StrEnum):
@@ -196,6 +198,8 @@ class Wish:
     origin: Origin
     payload: Payload
     requester: Requester
+    # As the caller named the issue, in upper case, until it has its id.
+    issue_identifier: str = ""
     squad_id: UUID | None = None
     # What keeps a conversation together; empty when nothing does.
     task_key: str = ""

@@ -16,6 +16,7 @@ from google.protobuf.struct_pb2 import Struct
 
 from reveille.heartbeat.v1 import wakeup_pb2
 from reveille_heartbeat.domain.values import (
+    NOBODY,
     Origin,
     Payload,
     Requester,
@@ -40,6 +41,7 @@ MAX_PROMPT = 100_000
 MAX_TITLE = 200
 MAX_KEY = 512
 MAX_IDEMPOTENCY_KEY = 255
+MAX_COMMENTS = 100
 _MAX_USER = 128
 _IDENTIFIER = re.compile(r"[A-Z][A-Z0-9]{0,9}-[1-9][0-9]*")
 _MAX_IDENTIFIER = 30
@@ -146,6 +148,37 @@ def payload(found: Violations, field: str, message: wakeup_pb2.Payload) -> Paylo
     )
 
 
+def source(found: Violations, field: str, value: int, actor: Actor) -> WakeupSource:
+    """Parse where a wish comes from; a person's comes from the person, a timer's from heartbeat."""
+    parsed = found.enum(field, value, WAKEUP_SOURCES)
+    if parsed is WakeupSource.TIMER:
+        found.add(field, "is for the agents' own timers")
+    elif actor.kind is CallerKind.USER and parsed is not WakeupSource.ON_DEMAND:
+        found.add(field, "must be on_demand: a person asks for it now")
+    return parsed
+
+
+def issue(found: Violations, field: str, text: str) -> tuple[UUID | None, str]:
+    """Parse which issue it is about, if any: by its id, or by its identifier, not yet looked up."""
+    if not text:
+        return None, ""
+    ref = issue_ref(found, field, text)
+    return (ref, "") if isinstance(ref, UUID) else (None, ref)
+
+
+def comments(found: Violations, field: str, message: wakeup_pb2.Wakeup) -> tuple[UUID, ...]:
+    """Parse which comments it is about, each once and in order."""
+    if len(message.comment_ids) > MAX_COMMENTS:
+        found.add(f"{field}.comment_ids", f"has more than {MAX_COMMENTS} entries")
+    if message.comment_ids and not message.issue_id:
+        found.add(f"{field}.comment_ids", "needs issue_id: comments belong to an issue")
+    parsed = [
+        found.uuid(f"{field}.comment_ids[{at}]", each)
+        for at, each in enumerate(message.comment_ids[:MAX_COMMENTS])
+    ]
+    return tuple(dict.fromkeys(parsed))
+
+
 def wish(found: Violations, field: str, message: wakeup_pb2.Wakeup, actor: Actor) -> Wish:
     """Parse a wish to wake an agent; its row gets its id here."""
     parsed = origin(found, f"{field}.origin", message.origin, actor)
@@ -154,15 +187,24 @@ def wish(found: Violations, field: str, message: wakeup_pb2.Wakeup, actor: Actor
     )
     if key and parsed.occurrence_key is not None:
         found.add(f"{field}.idempotency_key", "must be empty beside an occurrence key")
+    agent_id = found.optional_uuid(f"{field}.agent_id", message.agent_id)
+    squad_id = found.optional_uuid(f"{field}.squad_id", message.squad_id)
+    if bool(message.agent_id) == bool(message.squad_id):
+        found.add(f"{field}.agent_id", "give either an agent or a squad")
+    issue_id, identifier = issue(found, f"{field}.issue_id", message.issue_id)
     return Wish(
         wakeup_id=new_id(),
         workspace_id=found.uuid(f"{field}.workspace_id", message.workspace_id),
-        agent_id=found.uuid(f"{field}.agent_id", message.agent_id),
-        source=found.enum(f"{field}.source", message.source, WAKEUP_SOURCES),
+        # A squad's leader is looked up with everything else.
+        agent_id=agent_id or NOBODY,
+        squad_id=squad_id,
+        source=source(found, f"{field}.source", message.source, actor),
         wake_reason=found.text(f"{field}.reason", message.reason, minimum=1, maximum=100),
         title=found.text(f"{field}.title", message.title, minimum=1, maximum=MAX_TITLE),
         prompt=found.text(f"{field}.prompt", message.prompt, maximum=MAX_PROMPT, strip=False),
-        issue_id=found.optional_uuid(f"{field}.issue_id", message.issue_id),
+        issue_id=issue_id,
+        issue_identifier=identifier,
+        comment_ids=comments(found, field, message),
         caller=actor.principal,
         idempotency_key=key or None,
         origin=parsed,

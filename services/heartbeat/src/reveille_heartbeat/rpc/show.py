@@ -12,6 +12,7 @@ from reveille.heartbeat.v1 import issue_pb2, run_pb2, wakeup_pb2
 from reveille_heartbeat.domain.states import IssueState, RunState, WakeupState
 from reveille_heartbeat.domain.tail import Happened, Moved, News, Over, Said
 from reveille_heartbeat.domain.values import (
+    NOBODY,
     Carrier,
     CommentStatus,
     FailureClass,
@@ -21,7 +22,7 @@ from reveille_heartbeat.domain.values import (
     Wakeup,
     WakeupSource,
 )
-from reveille_heartbeat.usecases.enqueue_wakeups import Enqueued
+from reveille_heartbeat.usecases.known_wishes import Enqueued
 from reveille_heartbeat.usecases.update_issue import etag_of
 from reveille_runtime.carrier import SpanSeed
 from reveille_runtime.reasons import reason_value
@@ -93,7 +94,7 @@ def wakeup(each: Wakeup) -> wakeup_pb2.WakeupRecord:
     return wakeup_pb2.WakeupRecord(
         wakeup_id=str(each.wakeup_id),
         workspace_id=str(each.workspace_id),
-        agent_id=str(each.agent_id),
+        agent_id="" if each.agent_id == NOBODY else str(each.agent_id),
         source=wakeup_pb2.WakeupSource.Value(f"WAKEUP_SOURCE_{each.source.name}"),
         wake_reason=each.wake_reason,
         title=each.title,
@@ -109,6 +110,13 @@ def wakeup(each: Wakeup) -> wakeup_pb2.WakeupRecord:
         create_time=to_timestamp(each.created_at),
         claim_time=to_timestamp(each.claimed_at),
         finish_time=to_timestamp(each.finished_at),
+        squad_id=_id(each.squad_id),
+        requester_kind=each.requester.kind.value,
+        requester_id=each.requester.id,
+        task_key=each.task_key,
+        comment_ids=[str(comment) for comment in each.comment_ids],
+        coalesced_count=each.coalesced_count,
+        attempts=each.attempts,
     )
 
 

@@ -1,18 +1,19 @@
 -- name: insert_runs
 -- Attempts enter the queue. $1 ids, $2 workspaces, $3 agents, $4 wakeups, $5 issues,
 -- $6 attempts, $7 repeated runs, $8 retry reasons, $9 ranks, $10 priorities,
--- $11 responsible users, $12 run carriers, $13 agent carriers, $14 start limit (interval)
+-- $11 responsible users, $12 run carriers, $13 agent carriers
 INSERT INTO runs (run_id, workspace_id, agent_id, wakeup_id, issue_id, state, attempt,
     retry_of_run_id, retry_reason, ready_rank, priority, responsible_user_id, trace_carrier,
     agent_carrier, start_by)
 SELECT r.run_id, r.workspace_id, r.agent_id, r.wakeup_id, r.issue_id, 'queued', r.attempt,
     r.retry_of_run_id, r.retry_reason, r.ready_rank, r.priority, r.responsible_user_id,
-    r.trace_carrier, r.agent_carrier, clock() + $14::interval
+    r.trace_carrier, r.agent_carrier, clock() + a.start_limit
 FROM unnest($1::uuid[], $2::uuid[], $3::uuid[], $4::uuid[], $5::uuid[], $6::integer[],
     $7::uuid[], $8::text[], $9::smallint[], $10::smallint[], $11::text[], $12::jsonb[],
     $13::jsonb[])
     AS r (run_id, workspace_id, agent_id, wakeup_id, issue_id, attempt, retry_of_run_id,
-        retry_reason, ready_rank, priority, responsible_user_id, trace_carrier, agent_carrier);
+        retry_reason, ready_rank, priority, responsible_user_id, trace_carrier, agent_carrier)
+JOIN agents a ON a.agent_id = r.agent_id;
 
 -- name: waiting_workspaces
 -- Workspaces with queued runs, found by hopping over the claim index. $1 limit
@@ -83,7 +84,7 @@ SELECT issue_id FROM runs WHERE issue_id = ANY($1::uuid[]) AND occupied;
 -- name: issues_with_run
 -- The issues that have a run, waiting or at work, read after the locks. $1 issues
 SELECT DISTINCT issue_id FROM runs
-WHERE issue_id = ANY($1::uuid[]) AND (state = 'queued' OR occupied);
+WHERE issue_id = ANY($1::uuid[]) AND (state IN ('queued', 'scheduled_retry') OR occupied);
 
 -- name: claim_runs
 -- The claim itself, a compare-and-set on the state. A run that somebody else is just changing is

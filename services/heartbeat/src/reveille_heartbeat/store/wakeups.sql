@@ -1,33 +1,33 @@
 -- name: insert_wakeups
--- Every wish leaves a row. One whose idempotency key is taken is missing in the answer.
+-- Every wish leaves a row; whoever has a key has taken it before.
 -- $1 ids, $2 workspaces, $3 agents, $4 sources, $5 wake reasons, $6 titles, $7 issues,
 -- $8 states, $9 reasons, $10 messages, $11 callers, $12 idempotency keys, $13 occurrence keys,
 -- $14 originators, $15 accountable users, $16 responsible users, $17 autopilot runs,
 -- $18 joined wakeups, $19 runs, $20 carriers, $21 whether each is settled at birth, $22 squads,
 -- $23 kinds of requesters, $24 requesters, $25 task keys, $26 comments (as JSON arrays),
--- $27 whether each begins a fresh session, $28 contexts
+-- $27 whether each begins a fresh session, $28 contexts, $29 how many joined each in its batch
 INSERT INTO wakeup_requests (wakeup_id, workspace_id, agent_id, source, wake_reason, title,
     issue_id, state, reason, message, caller, idempotency_key, occurrence_key, originator_user_id,
     accountable_user_id, responsible_user_id, autopilot_run_id, joined_wakeup_id, run_id, attempts,
     trace_carrier, finished_at, squad_id, requester_kind, requester_id, task_key, comment_ids,
-    fresh_session, context)
+    fresh_session, context, coalesced_count)
 SELECT w.wakeup_id, w.workspace_id, w.agent_id, w.source, w.wake_reason, w.title, w.issue_id,
     w.state, w.reason, w.message, w.caller, w.idempotency_key, w.occurrence_key,
     w.originator_user_id, w.accountable_user_id, w.responsible_user_id, w.autopilot_run_id,
     w.joined_wakeup_id, w.run_id, (w.run_id IS NOT NULL)::integer, w.trace_carrier,
     CASE WHEN w.settled THEN clock() END, w.squad_id, w.requester_kind, w.requester_id, w.task_key,
-    ARRAY(SELECT jsonb_array_elements_text(w.comment_ids)::uuid), w.fresh_session, w.context
+    ARRAY(SELECT jsonb_array_elements_text(w.comment_ids)::uuid), w.fresh_session, w.context,
+    w.coalesced_count
 FROM unnest($1::uuid[], $2::uuid[], $3::uuid[], $4::text[], $5::text[], $6::text[], $7::uuid[],
     $8::text[], $9::text[], $10::text[], $11::text[], $12::text[], $13::text[], $14::text[],
     $15::text[], $16::text[], $17::text[], $18::uuid[], $19::uuid[], $20::jsonb[],
     $21::boolean[], $22::uuid[], $23::text[], $24::text[], $25::text[], $26::jsonb[],
-    $27::boolean[], $28::jsonb[])
+    $27::boolean[], $28::jsonb[], $29::integer[])
     AS w (wakeup_id, workspace_id, agent_id, source, wake_reason, title, issue_id, state, reason,
         message, caller, idempotency_key, occurrence_key, originator_user_id, accountable_user_id,
         responsible_user_id, autopilot_run_id, joined_wakeup_id, run_id, trace_carrier, settled,
-        squad_id, requester_kind, requester_id, task_key, comment_ids, fresh_session, context)
-ON CONFLICT (workspace_id, caller, idempotency_key) WHERE idempotency_key IS NOT NULL DO NOTHING
-RETURNING wakeup_id;
+        squad_id, requester_kind, requester_id, task_key, comment_ids, fresh_session, context,
+        coalesced_count);
 
 -- name: insert_payloads
 -- What the agents get to read. $1 wakeups, $2 prompts, $3 content types, $4 bodies,
@@ -76,13 +76,6 @@ WHERE workspace_id = $1
     AND ($4::uuid IS NULL OR wakeup_id < $4)
 ORDER BY wakeup_id DESC
 LIMIT $5;
-
--- name: find_joinable
--- Wakes without a key that no attempt has taken up: another of their agent and issue may join.
--- $1 agents
-SELECT wakeup_id, agent_id, issue_id FROM wakeup_requests
-WHERE agent_id = ANY($1::uuid[]) AND state = 'queued' AND occurrence_key IS NULL
-ORDER BY created_at, wakeup_id;
 
 -- name: find_joined
 -- The wakes that one carries with it. $1 wakeup
@@ -142,38 +135,44 @@ UPDATE wakeup_requests SET cancel_requested_at = coalesce(cancel_requested_at, c
 WHERE wakeup_id = $1 AND finished_at IS NULL;
 
 -- name: oldest_deferred
--- Whose turn it is when an issue is free. $1 issue
-SELECT wakeup_id, workspace_id, agent_id, source, wake_reason, title, state, reason, message, issue_id,
-    run_id, occurrence_key, joined_wakeup_id, originator_user_id, accountable_user_id,
-    responsible_user_id, autopilot_run_id, attempts, cancel_requested_at IS NOT NULL AS cancel_requested,
-    trace_carrier, created_at, claimed_at, finished_at, squad_id, requester_kind,
-    requester_id, task_key, comment_ids, fresh_session, coalesced_count, context
-FROM wakeup_requests
-WHERE issue_id = $1 AND state = 'deferred'
-ORDER BY created_at, wakeup_id
-LIMIT 1
-FOR NO KEY UPDATE;
+-- Whose turn it is on issues that are free, and whose locks are held. $1 issues
+SELECT w.wakeup_id, w.workspace_id, w.agent_id, w.source, w.wake_reason, w.title, w.state, w.reason,
+    w.message, w.issue_id, w.run_id, w.occurrence_key, w.joined_wakeup_id, w.originator_user_id,
+    w.accountable_user_id, w.responsible_user_id, w.autopilot_run_id, w.attempts,
+    w.cancel_requested_at IS NOT NULL AS cancel_requested, w.trace_carrier, w.created_at,
+    w.claimed_at, w.finished_at, w.squad_id, w.requester_kind, w.requester_id, w.task_key,
+    w.comment_ids, w.fresh_session, w.coalesced_count, w.context
+FROM unnest($1::uuid[]) AS i (issue_id)
+CROSS JOIN LATERAL (
+    SELECT wakeup_id, workspace_id, agent_id, source, wake_reason, title, state, reason, message,
+        issue_id, run_id, occurrence_key, joined_wakeup_id, originator_user_id,
+        accountable_user_id, responsible_user_id, autopilot_run_id, attempts, cancel_requested_at,
+        trace_carrier, created_at, claimed_at, finished_at, squad_id, requester_kind, requester_id,
+        task_key, comment_ids, fresh_session, coalesced_count, context
+    FROM wakeup_requests
+    WHERE issue_id = i.issue_id AND state = 'deferred'
+    ORDER BY created_at, wakeup_id
+    LIMIT 1
+) w;
 
 -- name: promote_deferred
--- The same row, now in the queue. $1 id, $2 run, $3 responsible user
-UPDATE wakeup_requests
-SET state = 'queued', reason = '', message = '', run_id = $2, attempts = 1,
-    responsible_user_id = $3
-WHERE wakeup_id = $1 AND state = 'deferred'
-RETURNING wakeup_id, workspace_id, agent_id, source, wake_reason, title, state, reason, message, issue_id,
-    run_id, occurrence_key, joined_wakeup_id, originator_user_id, accountable_user_id,
-    responsible_user_id, autopilot_run_id, attempts, cancel_requested_at IS NOT NULL AS cancel_requested,
-    trace_carrier, created_at, claimed_at, finished_at, squad_id, requester_kind,
-    requester_id, task_key, comment_ids, fresh_session, coalesced_count, context;
+-- The same rows, now in the queue. $1 ids, $2 runs, $3 contexts
+UPDATE wakeup_requests w
+SET state = 'queued', reason = '', message = '', run_id = p.run_id, attempts = 1,
+    context = p.context
+FROM unnest($1::uuid[], $2::uuid[], $3::jsonb[]) AS p (wakeup_id, run_id, context)
+WHERE w.wakeup_id = p.wakeup_id AND w.state = 'deferred';
 
 -- name: stranded_issues
--- Issues with a deferred wake and no run that would promote it. $1 limit
+-- Issues with a deferred wake and no run that would promote it, in order. $1 after, $2 limit
 SELECT DISTINCT w.issue_id FROM wakeup_requests w
-WHERE w.state = 'deferred'
+WHERE w.state = 'deferred' AND w.issue_id > $1
     AND NOT EXISTS (
-        SELECT FROM runs r WHERE r.issue_id = w.issue_id AND (r.state = 'queued' OR r.occupied)
+        SELECT FROM runs r
+        WHERE r.issue_id = w.issue_id AND (r.state IN ('queued', 'scheduled_retry') OR r.occupied)
     )
-LIMIT $1;
+ORDER BY w.issue_id
+LIMIT $2;
 
 -- name: wakeups_of_issue
 -- Everything that was asked for on an issue, newest first. $1 issue, $2 limit

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from datetime import timedelta
 from uuid import UUID
 
 from reveille_heartbeat.crash_points import CANCEL_AFTER_COMMIT
@@ -13,9 +12,8 @@ from reveille_heartbeat.store.queries import Q
 from reveille_heartbeat.store.rows import to_run
 from reveille_heartbeat.usecases import channels
 from reveille_heartbeat.usecases.cancel_wakeups import tell_of_ends
-from reveille_heartbeat.usecases.deciding import Decider
 from reveille_heartbeat.usecases.ending import Ended, cancel_wakeup
-from reveille_heartbeat.usecases.promote_deferred import promote_deferred
+from reveille_heartbeat.usecases.promote_deferred import Promotion
 from reveille_heartbeat.usecases.run_spans import RunSpans
 from reveille_heartbeat.usecases.visible import require_visible
 from reveille_runtime.access import Actor
@@ -29,18 +27,12 @@ class CancelRun:
     """From any replica: whoever executes the run hears of it, and ends its processes."""
 
     def __init__(
-        self,
-        db: Database,
-        notifier: Notifier,
-        spans: RunSpans,
-        decider: Decider,
-        start_limit: timedelta,
+        self, db: Database, notifier: Notifier, spans: RunSpans, promotion: Promotion
     ) -> None:
         self._db = db
         self._notifier = notifier
         self._spans = spans
-        self._decider = decider
-        self._start_limit = start_limit
+        self._promotion = promotion
 
     async def __call__(self, actor: Actor, run_id: UUID) -> Run:
         """Give the attempt as it stands then; one that has ended stays as it is.
@@ -77,9 +69,7 @@ class CancelRun:
         # Its end may have come first, and with it a successor that nobody has asked to cancel.
         if run.state not in RUN_TERMINAL:
             await cancel_wakeup(tx, run.wakeup_id, Reason.CANCELLED, message, ended)
-            if run.issue_id is not None and not await tx.fetch(
-                Q["issues_with_run"], [run.issue_id]
-            ):
-                await promote_deferred(tx, run.issue_id, self._decider, self._start_limit)
+            if run.issue_id is not None:
+                await self._promotion.promote(tx, {run.issue_id: run.run_id})
             run = to_run((await tx.fetch(Q["find_runs"], [known.run_id]))[0])
         return run

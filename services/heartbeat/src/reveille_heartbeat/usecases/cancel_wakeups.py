@@ -14,6 +14,7 @@ from reveille_heartbeat.store.rows import to_agent, to_issue
 from reveille_heartbeat.usecases import channels
 from reveille_heartbeat.usecases.ending import Ended, cancel_wakeup
 from reveille_heartbeat.usecases.moving import move_issue
+from reveille_heartbeat.usecases.promote_deferred import Promotion
 from reveille_heartbeat.usecases.run_spans import RunSpans
 from reveille_runtime.crash import crash_point
 from reveille_runtime.db import Database, Tx, retrying_transaction
@@ -44,10 +45,13 @@ class Cancelled:
 class CancelWakeups:
     """Each key in a transaction of its own: a cancelled row is worth having by itself."""
 
-    def __init__(self, db: Database, notifier: Notifier, spans: RunSpans) -> None:
+    def __init__(
+        self, db: Database, notifier: Notifier, spans: RunSpans, promotion: Promotion
+    ) -> None:
         self._db = db
         self._notifier = notifier
         self._spans = spans
+        self._promotion = promotion
 
     async def __call__(self, cancellations: Sequence[Cancellation]) -> list[Cancelled]:
         """Give one answer per key, in order; repeating is harmless."""
@@ -75,14 +79,20 @@ class CancelWakeups:
         await tx.execute(Q["cancel_occurrence"], *key)
         who = wanted.user_id or "its rule"
         wakeups = [made["wakeup_id"]]
+        about = (await tx.fetch(Q["find_wakeups"], wakeups))[0]["issue_id"]
         if made["issue_id"] is not None:
             wakeups += await self._cancel_issue(tx, made["issue_id"])
+        elif about is not None:
+            await LockOrder().take(tx, Level.ISSUE, Q["lock_issues"], [about])
         states = {
             wakeup_id: await cancel_wakeup(
                 tx, wakeup_id, Reason.CANCELLED, f"cancelled by {who}", ended
             )
             for wakeup_id in sorted(set(wakeups))
         }
+        if about is not None:
+            # What waited behind it need not wait for the sweep.
+            await self._promotion.promote(tx, {about: None})
         return Cancelled(
             wanted.occurrence_key,
             states[made["wakeup_id"]],

@@ -3,19 +3,17 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from datetime import timedelta
 from uuid import UUID
 
 from reveille_heartbeat.crash_points import CREATE_ISSUE_AFTER_COMMIT, CREATE_ISSUE_BEFORE_COMMIT
-from reveille_heartbeat.domain.enqueue import Facts, Surroundings
 from reveille_heartbeat.domain.states import IssueState
 from reveille_heartbeat.domain.values import Carrier, Issue, Wish, Workspace
 from reveille_heartbeat.store.queries import Q
-from reveille_heartbeat.store.rows import to_agent, to_issue, to_wakeup, to_workspace
+from reveille_heartbeat.store.rows import to_issue, to_wakeup, to_workspace
 from reveille_heartbeat.usecases import channels
-from reveille_heartbeat.usecases.deciding import Decider
-from reveille_heartbeat.usecases.enqueue_wakeups import Enqueued, sending
-from reveille_heartbeat.usecases.recording import record
+from reveille_heartbeat.usecases.enqueue_wakeups import sending
+from reveille_heartbeat.usecases.enqueuing import Enqueuing
+from reveille_heartbeat.usecases.known_wishes import Enqueued
 from reveille_heartbeat.usecases.repeats import Repeatable, made, made_before
 from reveille_runtime.crash import crash_point
 from reveille_runtime.db import Database, Tx, retrying_transaction
@@ -53,18 +51,12 @@ class CreateIssue:
     """Makes an issue once per occurrence key or request id."""
 
     def __init__(
-        self,
-        db: Database,
-        telemetry: Telemetry,
-        notifier: Notifier,
-        decider: Decider,
-        start_limit: timedelta,
+        self, db: Database, telemetry: Telemetry, notifier: Notifier, enqueuing: Enqueuing
     ) -> None:
         self._db = db
         self._telemetry = telemetry
         self._notifier = notifier
-        self._decider = decider
-        self._start_limit = start_limit
+        self._enqueuing = enqueuing
 
     async def __call__(self, new: NewIssue) -> Created:
         """Create it, or answer with what the same request made before.
@@ -109,7 +101,8 @@ class CreateIssue:
         issue = await self._insert(tx, new, workspace)
         wakeup = None
         if new.wish is not None:
-            wakeup = await self._wake(tx, new.wish, workspace, issue, carrier)
+            wish = replace(new.wish, issue_id=issue.issue_id)
+            (wakeup,) = await self._enqueuing.locked(tx, [wish], {wish.wakeup_id: carrier})
         await made(tx, new.repeatable, issue.issue_id)
         return Created(issue, wakeup)
 
@@ -144,19 +137,6 @@ class CreateIssue:
             raise AssertionError("an INSERT without ON CONFLICT gives its row or fails")
         return to_issue(row)
 
-    async def _wake(
-        self, tx: Tx, wish: Wish, workspace: Workspace, issue: Issue, carrier: Carrier
-    ) -> Enqueued:
-        agent = to_agent((await tx.fetch(Q["find_agents"], [wish.agent_id]))[0])
-        about = replace(wish, issue_id=issue.issue_id)
-        facts = Facts(workspace, agent, issue)
-        decided = self._decider.decide(
-            about, facts, Surroundings(None, issue_has_run=False), carrier
-        )
-        now = await tx.fetchval(Q["read_clock"])
-        await record(tx, [decided], now=now, start_limit=self._start_limit)
-        return Enqueued(wish.wakeup_id, decided.state, decided.reason, decided.message)
-
     async def _made_by_key(self, tx: Tx, new: NewIssue, carrier: Carrier) -> Created:
         rows = await tx.fetch(Q["find_occurrences"], [new.workspace_id], [new.occurrence_key])
         found = rows[0]
@@ -168,13 +148,10 @@ class CreateIssue:
                 [new.wish.wakeup_id],
             )
             if linked:
-                decided = self._decider.cancelled(new.wish, carrier)
-                now = await tx.fetchval(Q["read_clock"])
-                await record(tx, [decided], now=now, start_limit=self._start_limit)
-                return Created(
-                    None,
-                    Enqueued(new.wish.wakeup_id, decided.state, decided.reason, decided.message),
+                late = await self._enqueuing.unknown(
+                    tx, [], {new.wish.wakeup_id: carrier}, [new.wish]
                 )
+                return Created(None, late[new.wish.wakeup_id])
             rows = await tx.fetch(Q["find_occurrences"], [new.workspace_id], [new.occurrence_key])
             found = rows[0]
         issue = await self._issue(tx, found["issue_id"]) if found["issue_id"] else None

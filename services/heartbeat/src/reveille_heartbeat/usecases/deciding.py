@@ -3,21 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import assert_never
 from uuid import UUID
 
-from reveille_heartbeat.domain.enqueue import (
-    Facts,
-    PlaceKind,
-    Surroundings,
-    judge,
-    place,
-    responsible_user,
-)
+from reveille_heartbeat.domain.enqueue import Facts, judge, notes, responsible_user
+from reveille_heartbeat.domain.placing import PlaceKind, Surroundings, place
 from reveille_heartbeat.domain.queue import NO_PRIORITY, ready_rank
 from reveille_heartbeat.domain.reasons import Reason
 from reveille_heartbeat.domain.states import WakeupState
-from reveille_heartbeat.domain.values import Carrier, Wish
+from reveille_heartbeat.domain.values import Carrier, Refusal, Wish
 from reveille_heartbeat.usecases.recording import Decided, NewRun
 from reveille_runtime.telemetry import Telemetry
 
@@ -31,17 +26,18 @@ class Decider:
 
     def decide(self, wish: Wish, facts: Facts, around: Surroundings, carrier: Carrier) -> Decided:
         """Judge a wish; every answer becomes a row."""
+        if wish.comment_ids:
+            wish = replace(
+                wish,
+                # Comments of other issues are not for this agent to read.
+                comment_ids=tuple(each.comment_id for each in facts.comments),
+                context={**wish.context, **notes(wish, facts)},
+            )
         refusal = judge(wish, facts)
         if refusal is not None:
-            return Decided(
-                wish,
-                WakeupState.SKIPPED,
-                carrier,
-                reason=refusal.reason.value,
-                message=refusal.message,
-            )
+            return _skipped(wish, refusal, carrier)
         answers = responsible_user(wish, facts)
-        where = place(wish, around)
+        where = place(wish, facts, around)
         match where.kind:
             case PlaceKind.QUEUE:
                 run = self.new_run(wish, facts, answers, carrier)
@@ -53,18 +49,25 @@ class Decider:
                     carrier,
                     answers,
                     Reason.ISSUE_BUSY.value,
-                    "it waits for the run that holds the issue",
+                    "it waits for the run on its issue",
                 )
             case PlaceKind.JOIN:
+                if where.joined is None:
+                    raise AssertionError("a place to join names whom")
                 return Decided(
                     wish,
                     WakeupState.COALESCED,
                     carrier,
                     answers,
                     Reason.COALESCED.value,
-                    f"it joined wakeup {where.joined_wakeup_id}, which waits for the same work",
-                    joined_wakeup_id=where.joined_wakeup_id,
+                    f"it joined wakeup {where.joined.wakeup_id}, which is about the same",
+                    joined=where.joined,
+                    hurry=where.hurry,
                 )
+            case PlaceKind.SKIP:
+                if where.refusal is None:
+                    raise AssertionError("a place to skip says why")
+                return _skipped(wish, where.refusal, carrier, answers)
             case _:
                 assert_never(where.kind)
 
@@ -88,7 +91,9 @@ class Decider:
             workspace_id=wish.workspace_id,
             agent_id=wish.agent_id,
             issue_id=wish.issue_id,
-            ready_rank=ready_rank(None if issue is None else issue.status),
+            ready_rank=ready_rank(
+                None if issue is None else issue.status, waits=bool(facts.blockers)
+            ),
             priority=NO_PRIORITY if issue is None else issue.priority,
             responsible_user_id=answers,
             run_carrier=run_carrier,
@@ -103,3 +108,14 @@ class Decider:
     def new_id(self) -> UUID:
         """Make an id."""
         return self._new_id()
+
+
+def _skipped(wish: Wish, refusal: Refusal, carrier: Carrier, answers: str = "") -> Decided:
+    return Decided(
+        wish,
+        WakeupState.SKIPPED,
+        carrier,
+        answers,
+        reason=refusal.reason.value,
+        message=refusal.message,
+    )

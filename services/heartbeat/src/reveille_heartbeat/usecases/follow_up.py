@@ -6,7 +6,6 @@ promoted, the slot free. It can be repeated from the rows alone.
 
 from __future__ import annotations
 
-from datetime import timedelta
 from typing import assert_never
 
 from reveille_heartbeat.crash_points import FOLLOW_UP_AFTER_COMMIT, FOLLOW_UP_BEFORE_COMMIT
@@ -18,7 +17,7 @@ from reveille_heartbeat.store.rows import to_issue, to_run, to_wakeup
 from reveille_heartbeat.usecases import channels
 from reveille_heartbeat.usecases.deciding import Decider
 from reveille_heartbeat.usecases.ending import settle_wakeup
-from reveille_heartbeat.usecases.promote_deferred import promote_deferred
+from reveille_heartbeat.usecases.promote_deferred import Promotion
 from reveille_heartbeat.usecases.recording import NewRun, queue_runs, queued_event
 from reveille_runtime import feed
 from reveille_runtime.crash import crash_point
@@ -32,12 +31,12 @@ class FollowUp:
     """Done by whoever holds the ended run."""
 
     def __init__(
-        self, db: Database, notifier: Notifier, decider: Decider, start_limit: timedelta
+        self, db: Database, notifier: Notifier, decider: Decider, promotion: Promotion
     ) -> None:
         self._db = db
         self._notifier = notifier
         self._decider = decider
-        self._start_limit = start_limit
+        self._promotion = promotion
 
     async def __call__(self, lease: Lease, run: Run) -> None:
         """Do it; one that was done before is left as it is.
@@ -72,7 +71,7 @@ class FollowUp:
             await tx.execute(Q["clear_execution"], issue.issue_id, run.run_id)
         retried = await self._next(tx, run, wakeup, issue)
         if issue is not None and not retried:
-            await promote_deferred(tx, issue.issue_id, self._decider, self._start_limit)
+            await self._promotion.promote(tx, {issue.issue_id: run.run_id})
 
     async def _next(self, tx: Tx, run: Run, wakeup: Wakeup, issue: Issue | None) -> bool:
         """Make the successor (True) or settle the wakeup."""
@@ -109,7 +108,7 @@ class FollowUp:
             retry_of_run_id=run.run_id,
             retry_reason=step.reason.value,
         )
-        await queue_runs(tx, [successor], self._start_limit)
+        await queue_runs(tx, [successor])
         await tx.execute(Q["queue_next_attempt"], wakeup.wakeup_id, successor.run_id)
         await feed.append(
             tx, [queued_event(successor, wakeup.occurrence_key, wakeup.trace_carrier)]

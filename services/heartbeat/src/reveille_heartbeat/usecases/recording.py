@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import datetime
 from uuid import UUID
 
+from reveille_heartbeat.domain.placing import OpenWake
 from reveille_heartbeat.domain.states import WAKEUP_TERMINAL, RunState, WakeupState
 from reveille_heartbeat.domain.values import Carrier, Wakeup, Wish
 from reveille_heartbeat.store.queries import Q
@@ -44,20 +45,19 @@ class Decided:
     responsible_user_id: str = ""
     reason: str = ""
     message: str = ""
-    joined_wakeup_id: UUID | None = None
+    joined: OpenWake | None = None
+    # The attempt of the wake it joined shall not wait for its time any longer.
+    hurry: bool = False
     run: NewRun | None = None
+    # How many wishes of the same batch have joined it.
+    coalesced_count: int = 0
 
 
-async def record(
-    tx: Tx, decided: Sequence[Decided], *, now: datetime, start_limit: timedelta
-) -> set[UUID]:
-    """Insert wakeups, payloads, runs and events; give the wakeups that were new.
-
-    One that is missing lost its idempotency key to another call, and made nothing.
-    """
+async def record(tx: Tx, decided: Sequence[Decided], now: datetime) -> None:
+    """Insert wakeups, payloads, runs and events."""
     if not decided:
-        return set()
-    rows = await tx.fetch(
+        return
+    await tx.execute(
         Q["insert_wakeups"],
         [each.wish.wakeup_id for each in decided],
         [each.wish.workspace_id for each in decided],
@@ -76,7 +76,7 @@ async def record(
         [each.wish.origin.accountable_user_id for each in decided],
         [each.responsible_user_id for each in decided],
         [each.wish.origin.autopilot_run_id for each in decided],
-        [each.joined_wakeup_id for each in decided],
+        [each.joined.wakeup_id if each.joined else None for each in decided],
         [each.run.run_id if each.run else None for each in decided],
         [dict(each.carrier) for each in decided],
         [each.state in WAKEUP_TERMINAL for each in decided],
@@ -87,25 +87,23 @@ async def record(
         [[str(comment) for comment in each.wish.comment_ids] for each in decided],
         [each.wish.fresh_session for each in decided],
         [dict(each.wish.context) for each in decided],
+        [each.coalesced_count for each in decided],
     )
-    new = {row["wakeup_id"] for row in rows}
-    written = [each for each in decided if each.wish.wakeup_id in new]
     await tx.execute(
         Q["insert_payloads"],
-        [each.wish.wakeup_id for each in written],
-        [each.wish.prompt for each in written],
-        [each.wish.payload.content_type for each in written],
-        [each.wish.payload.body for each in written],
-        [each.wish.payload.delivery_id for each in written],
-        [dict(each.wish.payload.facts) for each in written],
+        [each.wish.wakeup_id for each in decided],
+        [each.wish.prompt for each in decided],
+        [each.wish.payload.content_type for each in decided],
+        [each.wish.payload.body for each in decided],
+        [each.wish.payload.delivery_id for each in decided],
+        [dict(each.wish.payload.facts) for each in decided],
     )
-    await queue_runs(tx, [each.run for each in written if each.run], start_limit)
-    await feed.append(tx, [_event(each, now) for each in written if _tells(each)])
-    return new
+    await queue_runs(tx, [each.run for each in decided if each.run])
+    await feed.append(tx, [_event(each, now) for each in decided if _tells(each)])
 
 
-async def queue_runs(tx: Tx, runs: Sequence[NewRun], start_limit: timedelta) -> None:
-    """Put attempts into the queue."""
+async def queue_runs(tx: Tx, runs: Sequence[NewRun]) -> None:
+    """Put attempts into the queue; each may wait there as long as its agent says."""
     if not runs:
         return
     await tx.execute(
@@ -123,7 +121,6 @@ async def queue_runs(tx: Tx, runs: Sequence[NewRun], start_limit: timedelta) -> 
         [run.responsible_user_id for run in runs],
         [dict(run.run_carrier) for run in runs],
         [dict(run.agent_carrier) for run in runs],
-        start_limit,
     )
 
 

@@ -1,0 +1,26 @@
+-- name: take_idempotency_keys
+-- Calls with the same key go one after the other, so that the second finds what the first has made.
+-- $1 keys, sorted
+SELECT count(pg_advisory_xact_lock(hashtextextended(k, 0)))
+FROM unnest($1::text[]) AS k;
+
+-- name: merge_wakes
+-- What joined a wake becomes part of it; the caller holds the lock under which wakes join, and has
+-- read what is merged. $1 wakeups, $2 how many joined each, $3 comments (as JSON arrays),
+-- $4 whether each begins a fresh session, $5 contexts
+UPDATE wakeup_requests w
+SET coalesced_count = w.coalesced_count + m.joined,
+    comment_ids = ARRAY(SELECT jsonb_array_elements_text(m.comment_ids)::uuid),
+    fresh_session = m.fresh_session, context = m.context
+FROM unnest($1::uuid[], $2::integer[], $3::jsonb[], $4::boolean[], $5::jsonb[])
+    AS m (wakeup_id, joined, comment_ids, fresh_session, context)
+WHERE w.wakeup_id = m.wakeup_id;
+
+-- name: hurry_retries
+-- A person waits: the next attempt does not wait for its time any longer. $1 runs
+UPDATE runs SET scheduled_retry_at = clock()
+WHERE run_id = ANY($1::uuid[]) AND state = 'scheduled_retry' AND scheduled_retry_at > clock();
+
+-- name: note_timers
+-- The timers of these agents have looked, and found nothing to do. $1 agents, whose locks are held
+UPDATE agents SET last_timer_fired_at = clock() WHERE agent_id = ANY($1::uuid[]);
