@@ -35,6 +35,7 @@ from reveille_heartbeat.rpc.wakeups import WakeupServicer
 from reveille_heartbeat.rpc.workspaces import WorkspaceReplicaServicer
 from reveille_heartbeat.usecases import channels
 from reveille_heartbeat.usecases.agent_signs import AgentSigns
+from reveille_heartbeat.usecases.agent_words import AgentWords
 from reveille_heartbeat.usecases.cancel_run import CancelRun
 from reveille_heartbeat.usecases.cancel_wakeups import CancelWakeups
 from reveille_heartbeat.usecases.check_invocable import CheckInvocable
@@ -219,6 +220,8 @@ async def execute(
     signs = AgentSigns(database)
     closing = await app.resource(AsyncExitStack())
     closing.push_async_callback(signs.close)
+    words = AgentWords(database, notifier)
+    closing.push_async_callback(words.close)
     held_run = HeldRun(database, basics.lease)
     keeper = LeaseKeeper(
         held_run.renew, duration=settings.lease_duration, interval=settings.lease_interval
@@ -228,6 +231,7 @@ async def execute(
         held_run=held_run,
         run_log=basics.run_log,
         signs=signs,
+        words=words,
         settle=SettleRun(database, notifier, basics.spans),
         follow_up=FollowUp(database, notifier, basics.decider, basics.promotion),
         hand_over=HandOver(database, notifier),

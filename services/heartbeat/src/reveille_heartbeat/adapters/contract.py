@@ -84,7 +84,11 @@ class Reporter(Protocol):
         ...
 
     async def event(self, kind: str, message: str, facts: Mapping[str, Any] | None = None) -> None:
-        """Add a fact to the run's history."""
+        """Add a fact to the run's history, as `adapter.<kind>`; cut to its bounds, not refused."""
+        ...
+
+    def progress(self, message: str, *, phase: str = "", tool: str = "", snippet: str = "") -> None:
+        """Say what the agent is doing now; of what is said too fast only the last is kept."""
         ...
 
 

@@ -56,6 +56,10 @@ class Redactor:
                 data = data.replace(needle, MASK.encode() * len(needle))
         return data
 
+    def redact_text(self, text: str) -> str:
+        """Blank out every whole secret of a text."""
+        return self.redact(text.encode("utf-8", "replace")).decode()
+
     def redact_end(self, data: bytes, *, whole: bool) -> bytes:
         """Blank out the secrets of a stream's last bytes; one may have begun before them."""
         if whole:

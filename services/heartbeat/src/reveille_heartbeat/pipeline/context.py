@@ -16,6 +16,7 @@ from reveille_heartbeat.domain.outcome import Outcome
 from reveille_heartbeat.domain.places import Executor
 from reveille_heartbeat.domain.values import LogStream, Run
 from reveille_heartbeat.usecases.agent_signs import AgentSigns
+from reveille_heartbeat.usecases.agent_words import AgentWords
 from reveille_heartbeat.usecases.follow_up import FollowUp
 from reveille_heartbeat.usecases.held_run import HeldRun, Loaded
 from reveille_heartbeat.usecases.run_log import RunLog
@@ -102,6 +103,7 @@ class Parts:
     held_run: HeldRun
     run_log: RunLog
     signs: AgentSigns
+    words: AgentWords
     settle: SettleRun
     follow_up: FollowUp
     hand_over: HandOver

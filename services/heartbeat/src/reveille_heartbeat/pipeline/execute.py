@@ -6,14 +6,15 @@ import asyncio
 import contextlib
 import math
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from reveille_heartbeat.adapters.contract import AdapterResult, AgentContext, Detached
 from reveille_heartbeat.adapters.left_files import Unreadable
 from reveille_heartbeat.crash_points import EXECUTE_ENDED
+from reveille_heartbeat.domain.bounds import MAX_TYPE, bounded, bounded_progress, bounded_text
 from reveille_heartbeat.domain.outcome import End, EndKind
-from reveille_heartbeat.domain.redaction import secrets_of
+from reveille_heartbeat.domain.redaction import Redactor, secrets_of
 from reveille_heartbeat.domain.values import Agent, LogStream, ProcessIdentity
 from reveille_heartbeat.pipeline.context import Parts, RunContext, SetupFailed
 from reveille_heartbeat.usecases.log_store import LogChunk
@@ -29,6 +30,8 @@ _log = logs.get_logger(__name__)
 _WRAPPER_PATIENCE = 5
 # Seconds between signs of life of an agent that may be silent for as long as it likes.
 _WITHOUT_LIMIT = 60.0
+# Seconds between two writes of what an agent says it is doing.
+PROGRESS_PAUSE = 5.0
 
 
 async def execute(context: RunContext, parts: Parts) -> None:
@@ -45,9 +48,10 @@ async def execute(context: RunContext, parts: Parts) -> None:
         return
     context.held.check()
     agent_context = describe(context, parts)
-    reporter = RunReporter(context, parts)
+    reporter = RunReporter(context, parts, agent_context.secrets)
     background = TaskScope("sign of life")
     background.spawn(reporter.keep_alive())
+    background.spawn(reporter.keep_told())
     try:
         if context.resumed:
             await reporter.take_up()
@@ -119,9 +123,12 @@ def _seconds(agent: Agent) -> int:
 class RunReporter:
     """Writes down what an adapter tells, under the lease of its run."""
 
-    def __init__(self, context: RunContext, parts: Parts) -> None:
+    def __init__(self, context: RunContext, parts: Parts, secrets: Sequence[str]) -> None:
         self._context = context
         self._parts = parts
+        self._redact = Redactor(secrets).redact_text
+        self._progress: Mapping[str, str] = {}
+        self._told = asyncio.Event()
         idle = context.loaded.agent.idle_timeout.total_seconds()
         # A sign of life costs a write; a third of the limit is often enough to bring it in time.
         self._every = idle / 3 if idle > 0 else _WITHOUT_LIMIT
@@ -151,10 +158,23 @@ class RunReporter:
         self._heard = time.monotonic()
 
     async def event(self, kind: str, message: str, facts: Mapping[str, Any] | None = None) -> None:
-        """Add to the run's history."""
+        """Add to the run's history, and take it as a sign of life."""
         self._context.held.check()
+        kept: dict[str, Any] = bounded(facts or {}, self._redact)
         with self._writing():
-            await self._parts.held_run.note(self._context.lease, kind, message, facts)
+            await self._parts.words.event(
+                self._context.lease,
+                bounded_text(f"adapter.{kind}", MAX_TYPE),
+                bounded_text(self._redact(message)),
+                kept,
+            )
+        self._heard = time.monotonic()
+
+    def progress(self, message: str, *, phase: str = "", tool: str = "", snippet: str = "") -> None:
+        """Say what the agent is doing now."""
+        parts = {"phase": phase, "message": message, "tool": tool, "snippet": snippet}
+        self._progress = bounded_progress(parts, self._redact)
+        self._told.set()
 
     async def flush(self) -> None:
         """Bring the last sign of life that was not brought yet: nobody will ask again."""
@@ -184,6 +204,19 @@ class RunReporter:
             if is_transient(error):
                 self.outage = error
             raise
+
+    async def keep_told(self) -> None:
+        """Bring the last word on what the agent is doing, at most every few seconds."""
+        while True:
+            await self._told.wait()
+            self._told.clear()
+            try:
+                await self._parts.words.progress(self._context.lease, self._progress)
+            except Exception as error:
+                if not is_transient(error):
+                    raise
+                self._told.set()
+            await asyncio.sleep(PROGRESS_PAUSE)
 
     async def keep_alive(self) -> None:
         """Bring the last sign of life now and then; a failure is made good by the next one."""

@@ -9,4 +9,6 @@ from reveille_heartbeat.pipeline.execute import RunReporter, describe
 async def release(context: RunContext, parts: Parts) -> None:
     """End its process and all that it left; only then may the next one begin."""
     if context.adapter is not None:
-        await context.adapter.clear(describe(context, parts), RunReporter(context, parts))
+        agent_context = describe(context, parts)
+        reporter = RunReporter(context, parts, agent_context.secrets)
+        await context.adapter.clear(agent_context, reporter)

@@ -2,15 +2,22 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
 from uuid import UUID
+
+import asyncpg
 
 from reveille_heartbeat.domain.agents import AgentStatus
 from reveille_heartbeat.domain.answer import for_event
 from reveille_heartbeat.domain.states import IssueState
 from reveille_heartbeat.domain.targets import Squad
 from reveille_heartbeat.domain.values import Agent, Issue, Run, Wakeup
+from reveille_heartbeat.usecases.run_events import RunEvent
 from reveille_runtime.feed import FeedEvent
+
+_LONGEST_MESSAGE = 1000
+_LARGEST_FACTS = 8 * 1024
 
 
 def wakeup_settled(wakeup: Wakeup, run: Run | None) -> FeedEvent:
@@ -51,6 +58,32 @@ def run_status(
             "reason": run.reason,
         },
         carrier,
+    )
+
+
+def run_event(run: asyncpg.Record, event: RunEvent) -> FeedEvent:
+    """Something that an adapter told of happened in an attempt; `run` is what it belongs to.
+
+    The feed carries small things: large particulars are with the run, under `seq`.
+    """
+    large = len(json.dumps(event.facts, ensure_ascii=False)) > _LARGEST_FACTS
+    return FeedEvent(
+        "run.event",
+        run["run_id"],
+        run["workspace_id"],
+        run["occurrence_key"] or "",
+        {
+            "run_id": str(run["run_id"]),
+            "wakeup_id": str(run["wakeup_id"]),
+            "agent_id": str(run["agent_id"]),
+            "issue_id": str(run["issue_id"]) if run["issue_id"] else None,
+            "seq": event.seq,
+            "type": event.type,
+            "message": event.message[:_LONGEST_MESSAGE],
+            "facts": None if large else dict(event.facts),
+            "truncated": large or len(event.message) > _LONGEST_MESSAGE,
+        },
+        run["trace_carrier"],
     )
 
 

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import timedelta
-from typing import Any
 from uuid import UUID
 
 from reveille_heartbeat.crash_points import CHECKOUT_AFTER_COMMIT
@@ -14,12 +13,10 @@ from reveille_heartbeat.domain.states import IssueState
 from reveille_heartbeat.domain.values import Agent, Issue, Payload, Run, Wakeup
 from reveille_heartbeat.store.queries import Q
 from reveille_heartbeat.store.rows import to_agent, to_issue, to_payload, to_run, to_wakeup
-from reveille_heartbeat.usecases import run_events
 from reveille_heartbeat.usecases.moving import move_issue
-from reveille_heartbeat.usecases.run_events import RunEvent
 from reveille_runtime.crash import crash_point
 from reveille_runtime.db import Database, Tx, retrying_transaction
-from reveille_runtime.lease import Lease, LeaseLost
+from reveille_runtime.lease import Lease
 from reveille_runtime.lockorder import Level, LockOrder
 
 _TO_CHECK_OUT = frozenset({IssueState.BACKLOG, IssueState.TODO, IssueState.BLOCKED})
@@ -92,20 +89,3 @@ class HeldRun:
         issue = await retrying_transaction(self._db, check_out, repeatable=True)
         crash_point(CHECKOUT_AFTER_COMMIT)
         return issue
-
-    async def note(
-        self, lease: Lease, kind: str, message: str, facts: Mapping[str, Any] | None = None
-    ) -> None:
-        """Add a fact to the run's history.
-
-        Raises:
-            LeaseLost: the run is not ours any more.
-        """
-
-        async def note(tx: Tx) -> None:
-            seq = await tx.fetchval(Q["note_event"], lease.id, lease.token)
-            if seq is None:
-                raise LeaseLost(lease)
-            await run_events.write(tx, [RunEvent(lease.id, seq, kind, message, facts or {})])
-
-        await retrying_transaction(self._db, note)
