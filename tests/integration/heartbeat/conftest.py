@@ -14,8 +14,10 @@ from tests.integration.heartbeat.kit import QUICK, Client, World
 from tests.integration.heartbeat.replica import Replicas, replicas_of
 
 from reveille_heartbeat import wiring
-from reveille_heartbeat.adapters.process.identity import start_ticks
+from reveille_heartbeat.adapters.process.identity import start_ticks, this_place
+from reveille_heartbeat.adapters.spool import SpoolRoot
 from reveille_heartbeat.config import Settings
+from reveille_heartbeat.domain.places import Place
 from reveille_heartbeat.workers.engine import Engine
 from reveille_runtime.app import App
 from reveille_runtime.db import Database
@@ -67,6 +69,11 @@ class Service:
     def move_clock(self, seconds: float) -> None:
         assert self.app.database is not None
         self.app.database.move_clock(seconds)
+
+    @property
+    def place(self) -> Place:
+        """Where this replica's agents live."""
+        return this_place(SpoolRoot(self.app.settings.spool_dir).spool_id)
 
     @property
     def engine(self) -> Engine:

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import signal
+import time
+from collections.abc import Sequence
+from datetime import timedelta
 from pathlib import Path
 from uuid import UUID
 
 import asyncpg
+import pytest
 from tests.integration.heartbeat.conftest import Stage
 from tests.integration.heartbeat.kit import ANSWER, World, marker, ran
 from tests.integration.heartbeat.replica import Replicas
@@ -18,6 +23,8 @@ from reveille.heartbeat.v1 import agent_pb2, run_pb2, wakeup_pb2
 from reveille_heartbeat.adapters.process.identity import is_alive, send
 from reveille_heartbeat.adapters.process.tree import marked_runs
 from reveille_heartbeat.domain.values import ProcessIdentity
+from reveille_heartbeat.usecases.held_run import HeldRun
+from reveille_runtime.lease import Lease
 from reveille_testkit.waiting import eventually
 
 # Waits for the word `go` (a file) before it answers.
@@ -311,3 +318,122 @@ async def test_a_clock_that_jumps_does_not_look_like_everybodys_death(
     assert (after.state, after.executor_id) == (run_pb2.RUN_STATE_RUNNING, before.executor_id)
     await world.cancel("manual:1")
     await world.settled(result.wakeup_id)
+
+
+async def test_a_handed_over_run_is_adopted_at_once_in_its_place_and_elsewhere_only_when_expired(
+    stage: Stage, tmp_path: Path
+) -> None:
+    elsewhere = await stage.start(
+        engine_concurrency=0, recovery_interval=3600, spool_dir=tmp_path / "elsewhere"
+    )
+    world = World(elsewhere.client, tmp_path)
+    await world.put()
+    code = marker(tmp_path) + WAITING.format(go=str(tmp_path / "go")) + ANSWER
+    first = await stage.start(recovery_interval=3600)
+    result = await world.wake(await world.script(code), "manual:1")
+    run = await at_work(world, result.wakeup_id, tmp_path)
+
+    await first.stop()
+    left = await world.run(run.run_id)
+    assert (left.state, left.executor_id) == (run_pb2.RUN_STATE_RUNNING, "")
+    await elsewhere.tick("recovery")
+    await elsewhere.tick("recovery")
+    assert (await world.run(run.run_id)).executor_id == ""
+    # Its first look, at its start, is enough.
+    await stage.start(recovery_interval=3600)
+    await eventually(
+        lambda: world.run(run.run_id), "it is adopted", until=lambda now: now.executor_id != ""
+    )
+    (tmp_path / "go").touch()
+    wakeup = await world.settled(result.wakeup_id)
+
+    assert wakeup.state == wakeup_pb2.WAKEUP_STATE_COMPLETED
+    assert ran(tmp_path) == [run.run_id]
+    assert [each.attempt for each in await world.attempts(result.wakeup_id)] == [1]
+    assert await world.log(run.run_id) == "waiting\nwoken by autopilot_run\n"
+
+
+@pytest.mark.parametrize("silent", [False, True])
+async def test_silence_is_judged_by_the_files_and_not_by_our_absence(
+    silent: bool,
+    replicas: Replicas,
+    stage: Stage,
+    tmp_path: Path,
+    rows: asyncpg.Connection[asyncpg.Record],
+) -> None:
+    world, agent = await prepared(stage, tmp_path)
+    looking = await stage.start(
+        engine_concurrency=0, recovery_interval=3600, spool_dir=tmp_path / "elsewhere"
+    )
+    result = await world.wake(agent, "manual:1")
+    first = await replicas.start(sweep_interval=3600)
+    run = await at_work(world, result.wakeup_id, tmp_path)
+    first.send(signal.SIGKILL)
+    await first.ended()
+    await rows.execute(
+        "UPDATE runs SET idle_deadline_at = clock() - interval '1 h', lease_expires_at = clock()"
+    )
+    if silent:
+        long_ago = time.time() - 1000
+        for file in (tmp_path / "spool" / run.run_id).iterdir():
+            os.utime(file, (long_ago, long_ago))
+    # Nobody can tell of the agent now, so nobody calls it silent.
+    for _ in range(8):
+        await looking.tick("sweep")
+    assert (await world.run(run.run_id)).state == run_pb2.RUN_STATE_RUNNING
+
+    await replicas.start()
+
+    async def deadline() -> timedelta:
+        left: timedelta = await rows.fetchval("SELECT idle_deadline_at - clock() FROM runs")
+        return left
+
+    if silent:
+        assert (await world.settled(result.wakeup_id)).reason == reason_pb2.REASON_IDLE_TIMEOUT
+        return
+    await eventually(deadline, "it was heard of", until=lambda left: left > timedelta(minutes=10))
+    for _ in range(8):
+        await looking.tick("sweep")
+    (tmp_path / "go").touch()
+    wakeup = await world.settled(result.wakeup_id)
+    assert wakeup.state == wakeup_pb2.WAKEUP_STATE_COMPLETED
+    assert ran(tmp_path) == [run.run_id]
+
+
+async def test_after_a_pause_of_the_database_everybody_lives(
+    stage: Stage, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """No lease was renewed in time, also not the looker's: its looks before do not count."""
+    holder = await stage.start(recovery_interval=3600)
+    looker = await stage.start(
+        engine_concurrency=0, recovery_interval=3600, spool_dir=tmp_path / "elsewhere"
+    )
+    world = World(holder.client, tmp_path)
+    await world.put()
+    code = marker(tmp_path) + WAITING.format(go=str(tmp_path / "go")) + ANSWER
+    agent = await world.script(code, run_timeout={"seconds": 0}, idle_timeout={"seconds": 0})
+    result = await world.wake(agent, "manual:1")
+    run = await at_work(world, result.wakeup_id, tmp_path)
+    renew, tried = HeldRun.renew, asyncio.Event()
+
+    async def refuse(self: HeldRun, leases: Sequence[Lease]) -> set[UUID]:
+        tried.set()
+        raise ConnectionRefusedError(111, "Connection refused")
+
+    monkeypatch.setattr(HeldRun, "renew", refuse)
+    await tried.wait()
+    for service in (holder, looker):
+        service.move_clock(3600)
+    for _ in range(8):
+        await looker.tick("recovery")
+        await asyncio.wait_for(tried.wait(), 10)
+        tried.clear()
+    (paused,) = await world.attempts(result.wakeup_id)
+    assert (paused.state, paused.executor_id) == (run_pb2.RUN_STATE_RUNNING, run.executor_id)
+
+    monkeypatch.setattr(HeldRun, "renew", renew)
+    (tmp_path / "go").touch()
+    wakeup = await world.settled(result.wakeup_id)
+    assert wakeup.state == wakeup_pb2.WAKEUP_STATE_COMPLETED
+    assert ran(tmp_path) == [run.run_id]
+    assert [each.attempt for each in await world.attempts(result.wakeup_id)] == [1]

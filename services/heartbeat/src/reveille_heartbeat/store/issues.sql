@@ -17,9 +17,11 @@ RETURNING issue_id, workspace_id, identifier, title, description, status, priori
     started_at, ended_at, last_input_at, deleted_at;
 
 -- name: find_issues
--- Issues by id. $1 ids
+-- Issues by id; a lock counts only while its run holds something. $1 ids
 SELECT issue_id, workspace_id, identifier, title, description, status, priority, assignee_agent_id,
-    responsible_user_id, occurrence_key, execution_run_id, revision, trace_carrier, created_at,
+    responsible_user_id, occurrence_key, (
+        SELECT r.run_id FROM runs r WHERE r.run_id = issues.execution_run_id AND r.occupied
+    ) AS execution_run_id, revision, trace_carrier, created_at,
     updated_at, project_id, parent_issue_id,
     assignee_user_id, reviewer_agent_id, reviewer_user_id, checkout_run_id, origin_kind, origin_id,
     started_at, ended_at, last_input_at, deleted_at
@@ -50,7 +52,9 @@ FOR NO KEY UPDATE;
 -- A page of a workspace's issues, newest first. $1 workspace, $2 statuses (null: all),
 -- $3 assignee (null: all), $4 id before which it starts (null: newest), $5 limit
 SELECT issue_id, workspace_id, identifier, title, '' AS description, status, priority,
-    assignee_agent_id, responsible_user_id, occurrence_key, execution_run_id, revision,
+    assignee_agent_id, responsible_user_id, occurrence_key, (
+        SELECT r.run_id FROM runs r WHERE r.run_id = issues.execution_run_id AND r.occupied
+    ) AS execution_run_id, revision,
     trace_carrier, created_at, updated_at, project_id, parent_issue_id,
     assignee_user_id, reviewer_agent_id, reviewer_user_id, checkout_run_id, origin_kind, origin_id,
     started_at, ended_at, last_input_at, deleted_at

@@ -69,21 +69,28 @@ WHERE r.run_id = $1 AND r.finished_at IS NULL AND r.occupied
     AND (NOT $2 OR r.lease_expires_at > (SELECT clock()));
 
 -- name: stale_locks
--- A page of the issues that name a run which does not hold them. $1 issue after which it starts,
--- $2 limit
-SELECT i.issue_id, i.execution_run_id FROM issues i
-WHERE i.execution_run_id IS NOT NULL AND i.issue_id > $1
-    AND NOT EXISTS (SELECT FROM runs r WHERE r.run_id = i.execution_run_id AND r.occupied)
+-- A page of the issues none of whose runs is live: neither the one that holds it nor the one that
+-- owns its work, waiting ones included. $1 issue after which it starts, $2 limit
+SELECT i.issue_id, i.execution_run_id, i.checkout_run_id FROM issues i
+WHERE (i.execution_run_id IS NOT NULL OR i.checkout_run_id IS NOT NULL) AND i.issue_id > $1
+    AND NOT EXISTS (
+        SELECT FROM runs r
+        WHERE r.run_id IN (i.execution_run_id, i.checkout_run_id)
+            AND (r.occupied OR r.state IN ('queued', 'scheduled_retry'))
+    )
 ORDER BY i.issue_id
 LIMIT $2;
 
 -- name: clear_stale_locks
--- A compare-and-set on the very runs that were seen; the issues are locked. $1 issues, $2 runs
+-- A compare-and-set on the very runs that were seen; the issues are locked. A run that is over
+-- stays so. $1 issues, $2 runs that hold them, $3 runs that own their work
 UPDATE issues i
-SET execution_run_id = NULL, revision = i.revision + 1, updated_at = clock()
-FROM unnest($1::uuid[], $2::uuid[]) AS s (issue_id, run_id)
-WHERE i.issue_id = s.issue_id AND i.execution_run_id = s.run_id
-    AND NOT EXISTS (SELECT FROM runs r WHERE r.run_id = s.run_id AND r.occupied)
+SET execution_run_id = NULL, checkout_run_id = NULL, revision = i.revision + 1,
+    updated_at = clock()
+FROM unnest($1::uuid[], $2::uuid[], $3::uuid[]) AS s (issue_id, execution_run_id, checkout_run_id)
+WHERE i.issue_id = s.issue_id
+    AND i.execution_run_id IS NOT DISTINCT FROM s.execution_run_id
+    AND i.checkout_run_id IS NOT DISTINCT FROM s.checkout_run_id
 RETURNING i.issue_id;
 
 -- name: finished_of

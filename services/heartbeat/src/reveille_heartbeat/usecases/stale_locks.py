@@ -1,8 +1,11 @@
-"""Issues that name a run which is over: their locks count for nobody, and are cleared."""
+"""Issues that name runs which are over: their locks count for nobody, and are cleared."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from uuid import UUID
+
+import asyncpg
 
 from reveille_heartbeat.store.queries import Q
 from reveille_heartbeat.usecases.pages import pages
@@ -20,25 +23,30 @@ class ClearStaleLocks:
         self._db = db
 
     async def __call__(self) -> int:
-        """Make one round; give how many locks were cleared."""
-        cleared = 0
+        """Make one round; give how many issues were freed."""
+        freed = 0
         async for page in pages(self._db, Q["stale_locks"], "issue_id"):
-            seen = {row["issue_id"]: row["execution_run_id"] for row in page}
-            cleared += await self._clear(seen)
-        return cleared
+            freed += await self._clear(page)
+        return freed
 
-    async def _clear(self, seen: dict[UUID, UUID]) -> int:
+    async def _clear(self, seen: Sequence[asyncpg.Record]) -> int:
+        issues = [row["issue_id"] for row in seen]
+
         async def clear(tx: Tx) -> list[UUID]:
-            await LockOrder().take(tx, Level.ISSUE, Q["lock_issues"], sorted(seen))
-            rows = await tx.fetch(Q["clear_stale_locks"], list(seen), list(seen.values()))
+            await LockOrder().take(tx, Level.ISSUE, Q["lock_issues"], issues)
+            rows = await tx.fetch(
+                Q["clear_stale_locks"],
+                issues,
+                [row["execution_run_id"] for row in seen],
+                [row["checkout_run_id"] for row in seen],
+            )
             return [row["issue_id"] for row in rows]
 
-        cleared = await retrying_transaction(self._db, clear, repeatable=True)
-        for issue_id in cleared:
+        freed = await retrying_transaction(self._db, clear, repeatable=True)
+        for issue_id in freed:
             _log.warning(
                 "An issue named a run that is over; its lock was cleared.",
                 action="issue.lock_cleared",
                 issue_id=str(issue_id),
-                run_id=str(seen[issue_id]),
             )
-        return len(cleared)
+        return len(freed)
