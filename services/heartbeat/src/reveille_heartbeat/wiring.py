@@ -34,26 +34,35 @@ from reveille_heartbeat.rpc.runs import RunServicer
 from reveille_heartbeat.rpc.wakeups import WakeupServicer
 from reveille_heartbeat.rpc.workspaces import WorkspaceReplicaServicer
 from reveille_heartbeat.usecases import channels
+from reveille_heartbeat.usecases.add_comment import AddComment
 from reveille_heartbeat.usecases.agent_signs import AgentSigns
 from reveille_heartbeat.usecases.agent_words import AgentWords
+from reveille_heartbeat.usecases.approvals import Approvals
 from reveille_heartbeat.usecases.cancel_run import CancelRun
 from reveille_heartbeat.usecases.cancel_wakeups import CancelWakeups
 from reveille_heartbeat.usecases.check_invocable import CheckInvocable
+from reveille_heartbeat.usecases.checkout_issue import CheckoutIssue
 from reveille_heartbeat.usecases.claim_runs import ClaimRuns
+from reveille_heartbeat.usecases.consequences import Consequences
 from reveille_heartbeat.usecases.create_agent import CreateAgent
 from reveille_heartbeat.usecases.create_issue import CreateIssue
 from reveille_heartbeat.usecases.deciding import Decider
+from reveille_heartbeat.usecases.delete_issue import DeleteIssue
 from reveille_heartbeat.usecases.enforce_deadlines import EnforceDeadlines
 from reveille_heartbeat.usecases.enqueue_wakeups import EnqueueWakeups
 from reveille_heartbeat.usecases.enqueuing import Enqueuing
 from reveille_heartbeat.usecases.explain import Explain
 from reveille_heartbeat.usecases.follow_up import FollowUp
 from reveille_heartbeat.usecases.held_run import HeldRun
+from reveille_heartbeat.usecases.hold_trees import HoldTrees
 from reveille_heartbeat.usecases.log_store import LogStore
 from reveille_heartbeat.usecases.move_agent import MoveAgent
+from reveille_heartbeat.usecases.projects import Projects
 from reveille_heartbeat.usecases.promote_deferred import PromoteStranded, Promotion
 from reveille_heartbeat.usecases.put_workspace import PutWorkspace, RenewRuntimes
 from reveille_heartbeat.usecases.reading import Reader
+from reveille_heartbeat.usecases.reading_issues import IssueReader
+from reveille_heartbeat.usecases.relate_issues import RelateIssues
 from reveille_heartbeat.usecases.run_log import RunLog
 from reveille_heartbeat.usecases.run_news import ReadNews
 from reveille_heartbeat.usecases.run_spans import RunSpans
@@ -169,7 +178,7 @@ def serve(app: App[Settings], basics: Basics, bus: HintBus) -> None:
     )
     server.add(
         add_IssueServiceServicer_to_server,
-        IssueServicer(CreateIssue(*making), UpdateIssue(database, notifier, spans), reader),
+        issue_servicer(basics),
     )
     server.add(
         add_WakeupServiceServicer_to_server,
@@ -203,6 +212,25 @@ def serve(app: App[Settings], basics: Basics, bus: HintBus) -> None:
         EventServicer(database, lambda: bus.event(channels.FEED), server.draining),
     )
     server.add(add_ExplainServiceServicer_to_server, ExplainServicer(Explain(database)))
+
+
+def issue_servicer(basics: Basics) -> IssueServicer:
+    """Make what serves issues."""
+    database, notifier, spans = basics.database, basics.notifier, basics.spans
+    consequences = Consequences(basics.enqueuing, new_id)
+    changing = (database, notifier, spans, consequences)
+    return IssueServicer(
+        CreateIssue(database, basics.telemetry, notifier, basics.enqueuing),
+        UpdateIssue(*changing),
+        DeleteIssue(*changing),
+        CheckoutIssue(*changing),
+        AddComment(database, notifier, consequences, new_id),
+        Approvals(database, notifier, consequences, new_id),
+        RelateIssues(database, notifier, consequences),
+        HoldTrees(*changing),
+        Projects(database),
+        IssueReader(database),
+    )
 
 
 async def execute(

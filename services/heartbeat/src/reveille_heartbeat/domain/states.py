@@ -104,6 +104,14 @@ ISSUE_TRANSITIONS: Mapping[IssueState, frozenset[IssueState]] = {
     _I.BLOCKED: frozenset({_I.TODO, _I.IN_PROGRESS, _I.IN_REVIEW, *_OPEN_ENDS}),
     # A reopened issue is a new piece of work; what its first end decided stays decided.
     _I.DONE: frozenset({_I.TODO}),
-    _I.CANCELLED: frozenset({_I.TODO}),
+    # Beside that, a hold that is released gives back what it took.
+    _I.CANCELLED: frozenset({_I.BACKLOG, _I.TODO, _I.IN_PROGRESS, _I.IN_REVIEW, _I.BLOCKED}),
 }
 ISSUE_TERMINAL = _OPEN_ENDS
+
+
+def may_move(current: IssueState, target: IssueState) -> bool:
+    """Tell whether somebody may move an issue there; an ended one is opened by being to do."""
+    if current in ISSUE_TERMINAL:
+        return target is IssueState.TODO
+    return target in ISSUE_TRANSITIONS[current]

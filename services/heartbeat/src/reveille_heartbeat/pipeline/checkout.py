@@ -1,4 +1,4 @@
-"""The stage `checkout`: an issue whose agent begins is in progress."""
+"""The stage `checkout`: an issue whose agent begins to work on it is in progress, and its own."""
 
 from __future__ import annotations
 
@@ -6,9 +6,8 @@ from reveille_heartbeat.pipeline.context import Parts, RunContext
 
 
 async def checkout(context: RunContext, parts: Parts) -> None:
-    """Move it, if it waits to be worked on and belongs to this agent."""
-    issue = context.loaded.issue
-    if issue is None or issue.assignee_agent_id != context.loaded.agent.agent_id:
+    """Check it out; where that is not to be, the attempt goes on without."""
+    if context.loaded.issue is None:
         return
     context.held.check()
-    await parts.held_run.check_out(context.lease, issue.issue_id)
+    await parts.held_run.check_out(context.lease, context.loaded)

@@ -1,49 +1,76 @@
-"""IssueService."""
+"""IssueService: issues. What is said, held, tied and gathered is served by its bases."""
 
 from __future__ import annotations
 
 from typing import Any
 
 from reveille.heartbeat.v1 import issue_pb2 as pb
-from reveille.heartbeat.v1.issue_pb2_grpc import IssueServiceServicer
-from reveille_heartbeat.domain.values import Origin
-from reveille_heartbeat.rpc import parse, show
-from reveille_heartbeat.usecases.create_issue import CreateIssue, NewIssue
-from reveille_heartbeat.usecases.reading import Reader
+from reveille_heartbeat.rpc import parse, parse_issues
+from reveille_heartbeat.rpc.discussions import DiscussionCalls
+from reveille_heartbeat.rpc.projects import ProjectCalls
+from reveille_heartbeat.rpc.show import ISSUE_STATES, enqueued
+from reveille_heartbeat.rpc.show_issues import issue as shown
+from reveille_heartbeat.rpc.trees import TreeCalls
+from reveille_heartbeat.usecases.add_comment import AddComment
+from reveille_heartbeat.usecases.approvals import Approvals
+from reveille_heartbeat.usecases.checkout_issue import CheckoutIssue
+from reveille_heartbeat.usecases.create_issue import CreateIssue
+from reveille_heartbeat.usecases.delete_issue import DeleteIssue
+from reveille_heartbeat.usecases.hold_trees import HoldTrees
+from reveille_heartbeat.usecases.projects import Projects
+from reveille_heartbeat.usecases.reading_issues import IssueFilter, IssueReader
+from reveille_heartbeat.usecases.relate_issues import RelateIssues
 from reveille_heartbeat.usecases.update_issue import UpdateIssue
-from reveille_runtime.access import Actor, CallerKind, current_actor
-from reveille_runtime.carrier import inject
-from reveille_runtime.ids import new_id
+from reveille_runtime.access import CallerKind, current_actor
 from reveille_runtime.paging import page_token, read_page
 from reveille_runtime.validation import Violations
 
 
-class IssueServicer(IssueServiceServicer):
+class IssueServicer(DiscussionCalls, TreeCalls, ProjectCalls):
     """Serves issues."""
 
-    def __init__(self, create: CreateIssue, update: UpdateIssue, reader: Reader) -> None:
+    def __init__(
+        self,
+        create: CreateIssue,
+        update: UpdateIssue,
+        delete: DeleteIssue,
+        checkout: CheckoutIssue,
+        add_comment: AddComment,
+        approvals: Approvals,
+        relate: RelateIssues,
+        holds: HoldTrees,
+        projects: Projects,
+        reader: IssueReader,
+    ) -> None:
+        DiscussionCalls.__init__(self, add_comment, approvals, reader)
+        TreeCalls.__init__(self, relate, holds)
+        ProjectCalls.__init__(self, projects, reader)
         self._create = create
         self._update = update
-        self._reader = reader
+        self._delete = delete
+        self._checkout = checkout
 
     async def CreateIssue(
         self, request: pb.CreateIssueRequest, context: Any
     ) -> pb.CreateIssueResponse:
         """Create an issue and wake its agent."""
         actor = current_actor()
-        new = _new_issue(request, actor)
+        new = parse_issues.new_issue(request, actor)
         actor.require_member(new.workspace_id)
         created = await self._create(new)
         return pb.CreateIssueResponse(
-            issue=None if created.issue is None else show.issue(created.issue),
-            wakeup=None if created.wakeup is None else show.enqueued(created.wakeup),
+            issue=None if created.view is None else shown(created.view),
+            wakeup=None if created.wakeup is None else enqueued(created.wakeup),
         )
 
     async def GetIssue(self, request: pb.GetIssueRequest, context: Any) -> pb.GetIssueResponse:
         """Read an issue."""
-        issue_id = parse.one_id("issue_id", request.issue_id)
-        found = await self._reader.issue(current_actor(), issue_id)
-        return pb.GetIssueResponse(issue=show.issue(found))
+        found = Violations()
+        ref = parse.issue_ref(found, "issue_id", request.issue_id)
+        workspace_id = found.optional_uuid("workspace_id", request.workspace_id)
+        found.check()
+        view = await self._reader.issue(current_actor(), ref, workspace_id)
+        return pb.GetIssueResponse(issue=shown(view))
 
     async def ListIssues(
         self, request: pb.ListIssuesRequest, context: Any
@@ -51,71 +78,74 @@ class IssueServicer(IssueServiceServicer):
         """List a workspace's issues, newest first."""
         found = Violations()
         workspace_id = found.uuid("workspace_id", request.workspace_id)
-        statuses = parse.states(found, "statuses", request.statuses, show.ISSUE_STATES)
-        assignee = found.optional_uuid("assignee_agent_id", request.assignee_agent_id)
+        only = IssueFilter(
+            statuses=parse.states(found, "statuses", request.statuses, ISSUE_STATES),
+            assignee_agent_id=found.optional_uuid("assignee_agent_id", request.assignee_agent_id),
+            assignee_user_id=found.text("assignee_user_id", request.assignee_user_id, maximum=128),
+            project_id=found.optional_uuid("project_id", request.project_id),
+            parent=parse_issues.optional_ref(found, "parent_issue_id", request.parent_issue_id),
+        )
         found.check()
-        query = ("ListIssues", workspace_id, *sorted(statuses), assignee)
+        query = (
+            "ListIssues",
+            workspace_id,
+            *sorted(only.statuses),
+            only.assignee_agent_id,
+            only.assignee_user_id,
+            only.project_id,
+            only.parent,
+        )
         page = read_page(request.page_size, request.page_token, query)
-        listed = await self._reader.issues(current_actor(), workspace_id, statuses, assignee, page)
+        listed = await self._reader.issues(current_actor(), workspace_id, only, page)
+        last = listed.rows[-1].issue.issue_id if listed.rows else None
         return pb.ListIssuesResponse(
-            issues=[show.issue(each) for each in listed.rows],
-            next_page_token=page_token([listed.rows[-1].issue_id], query) if listed.more else "",
+            issues=[shown(each) for each in listed.rows],
+            next_page_token=page_token([last], query) if listed.more else "",
         )
 
     async def UpdateIssue(
         self, request: pb.UpdateIssueRequest, context: Any
     ) -> pb.UpdateIssueResponse:
-        """Move an issue."""
+        """Change an issue."""
         found = Violations()
-        issue_id = found.uuid("issue_id", request.issue_id)
-        target = found.enum("status", request.status, show.ISSUE_STATES)
+        ref = parse.issue_ref(found, "issue_id", request.issue_id)
+        change, parent = parse_issues.change(found, request)
         etag = found.text("etag", request.etag, maximum=100)
         found.check()
-        moved = await self._update(current_actor(), issue_id, target, etag)
-        return pb.UpdateIssueResponse(issue=show.issue(moved))
+        view = await self._update(current_actor(), ref, change, parent=parent, etag=etag)
+        return pb.UpdateIssueResponse(issue=shown(view))
 
+    async def DeleteIssue(
+        self, request: pb.DeleteIssueRequest, context: Any
+    ) -> pb.DeleteIssueResponse:
+        """Take an issue away."""
+        found = Violations()
+        ref = parse.issue_ref(found, "issue_id", request.issue_id)
+        etag = found.text("etag", request.etag, maximum=100)
+        found.check()
+        await self._delete(current_actor(), ref, etag)
+        return pb.DeleteIssueResponse()
 
-def _new_issue(request: pb.CreateIssueRequest, actor: Actor) -> NewIssue:
-    found = Violations()
-    workspace_id = found.uuid("workspace_id", request.workspace_id)
-    title = found.text("title", request.title, minimum=1, maximum=parse.MAX_TITLE)
-    description = found.text(
-        "description", request.description, maximum=parse.MAX_PROMPT, strip=False
-    )
-    assignee = found.optional_uuid("assignee_agent_id", request.assignee_agent_id)
-    who = _origin(found, request, actor)
-    what = parse.payload(found, "payload", request.payload)
-    if who.occurrence_key is not None and assignee is None and not found:
-        found.add("assignee_agent_id", "is required for an occurrence", "FIELD_REQUIRED")
-    if request.priority not in show.PRIORITIES:
-        found.add("priority", "is not a known priority", "INVALID_ENUM")
-    found.check()
-    wish = None
-    if assignee is not None:
-        wish = parse.assignment(assignee, workspace_id, title, description, actor, who, what)
-    return NewIssue(
-        issue_id=new_id(),
-        workspace_id=workspace_id,
-        title=title,
-        description=description,
-        priority=show.PRIORITIES[request.priority],
-        assignee_agent_id=assignee,
-        responsible_user_id=who.accountable_user_id,
-        occurrence_key=who.occurrence_key,
-        trace_carrier=who.trace_carrier,
-        wish=wish,
-        repeatable=parse.repeatable(actor, "CreateIssue", request, request.request_id),
-    )
+    async def CheckoutIssue(
+        self, request: pb.CheckoutIssueRequest, context: Any
+    ) -> pb.CheckoutIssueResponse:
+        """Make an attempt the owner of an issue."""
+        actor = current_actor()
+        found = Violations()
+        ref = parse.issue_ref(found, "issue_id", request.issue_id)
+        own = actor.run_id if actor.kind is CallerKind.RUN else None
+        run_id = own if own and not request.run_id else found.uuid("run_id", request.run_id)
+        expected = parse.states(
+            found, "expected_statuses", request.expected_statuses, parse_issues.OPEN_STATES
+        )
+        found.check()
+        view = await self._checkout.check_out(actor, ref, run_id, frozenset(expected))
+        return pb.CheckoutIssueResponse(issue=shown(view))
 
-
-def _origin(found: Violations, request: pb.CreateIssueRequest, actor: Actor) -> Origin:
-    """A service says for whom it asks; a person asks for themselves."""
-    if actor.kind is CallerKind.SERVICE:
-        return parse.origin(found, "origin", request.origin, actor)
-    if request.HasField("origin"):
-        found.add("origin", "only services may fill it")
-    return Origin(
-        originator_user_id=actor.subject,
-        accountable_user_id=actor.subject,
-        trace_carrier=inject(),
-    )
+    async def ReleaseIssue(
+        self, request: pb.ReleaseIssueRequest, context: Any
+    ) -> pb.ReleaseIssueResponse:
+        """Give an issue back."""
+        ref = parse_issues.one_ref("issue_id", request.issue_id)
+        view = await self._checkout.release(current_actor(), ref, force=request.force)
+        return pb.ReleaseIssueResponse(issue=shown(view))

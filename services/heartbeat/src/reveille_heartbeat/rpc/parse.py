@@ -19,12 +19,11 @@ from reveille_heartbeat.domain.values import (
     NOBODY,
     Origin,
     Payload,
-    Requester,
-    RequesterKind,
     WakeupSource,
     Wish,
 )
 from reveille_heartbeat.rpc.show import WAKEUP_SOURCES
+from reveille_heartbeat.usecases.authors import requester_of
 from reveille_heartbeat.usecases.issue_names import IssueRef
 from reveille_heartbeat.usecases.repeats import Repeatable
 from reveille_runtime.access import Actor, CallerKind
@@ -120,13 +119,6 @@ def origin(found: Violations, field: str, message: wakeup_pb2.Origin, actor: Act
     )
 
 
-def requester(actor: Actor) -> Requester:
-    """Say who asks, by the token the call came with."""
-    if actor.kind is CallerKind.SERVICE:
-        return Requester(RequesterKind.SERVICE, actor.subject)
-    return Requester(RequesterKind.USER, actor.subject)
-
-
 def payload(found: Violations, field: str, message: wakeup_pb2.Payload) -> Payload:
     """Parse what the agent gets to read; the body is bytes and is never looked into."""
     if len(message.facts) > _MAX_FACTS:
@@ -209,7 +201,7 @@ def wish(found: Violations, field: str, message: wakeup_pb2.Wakeup, actor: Actor
         idempotency_key=key or None,
         origin=parsed,
         payload=payload(found, f"{field}.payload", message.payload),
-        requester=requester(actor),
+        requester=requester_of(actor),
         task_key=found.text(f"{field}.task_key", message.task_key, maximum=MAX_IDEMPOTENCY_KEY),
         fresh_session=message.fresh_session,
     )
@@ -238,7 +230,7 @@ def assignment(
         idempotency_key=None,
         origin=who,
         payload=what,
-        requester=requester(actor),
+        requester=requester_of(actor),
     )
 
 

@@ -16,14 +16,12 @@ from reveille_heartbeat.domain.values import (
     Carrier,
     CommentStatus,
     FailureClass,
-    Issue,
     LogStream,
     Run,
     Wakeup,
     WakeupSource,
 )
 from reveille_heartbeat.usecases.known_wishes import Enqueued
-from reveille_heartbeat.usecases.update_issue import etag_of
 from reveille_runtime.carrier import SpanSeed
 from reveille_runtime.reasons import reason_value
 from reveille_runtime.validation import to_timestamp
@@ -41,14 +39,6 @@ WAKEUP_SOURCES = known(WakeupSource, wakeup_pb2.WakeupSource.DESCRIPTOR, "WAKEUP
 RUN_STATES = known(RunState, run_pb2.RunState.DESCRIPTOR, "RUN_STATE")
 ISSUE_STATES = known(IssueState, issue_pb2.IssueStatus.DESCRIPTOR, "ISSUE_STATUS")
 LOG_STREAMS = known(LogStream, run_pb2.LogStream.DESCRIPTOR, "LOG_STREAM")
-# In rows the urgent come first and none comes last.
-PRIORITIES = {
-    issue_pb2.ISSUE_PRIORITY_UNSPECIFIED: 4,
-    issue_pb2.ISSUE_PRIORITY_CRITICAL: 0,
-    issue_pb2.ISSUE_PRIORITY_HIGH: 1,
-    issue_pb2.ISSUE_PRIORITY_MEDIUM: 2,
-    issue_pb2.ISSUE_PRIORITY_LOW: 3,
-}
 _FAILURES = {
     each: run_pb2.FailureClass.Value(
         f"FAILURE_CLASS_{'UNSPECIFIED' if each is FailureClass.NONE else each.name}"
@@ -61,27 +51,6 @@ _COMMENTS = {
     )
     for each in CommentStatus
 }
-_SHOWN_PRIORITIES = {number: value for value, number in PRIORITIES.items()}
-
-
-def issue(each: Issue) -> issue_pb2.Issue:
-    """Show an issue."""
-    return issue_pb2.Issue(
-        issue_id=str(each.issue_id),
-        workspace_id=str(each.workspace_id),
-        identifier=each.identifier,
-        title=each.title,
-        description=each.description,
-        status=issue_pb2.IssueStatus.Value(f"ISSUE_STATUS_{each.status.name}"),
-        priority=_SHOWN_PRIORITIES[each.priority],
-        assignee_agent_id=_id(each.assignee_agent_id),
-        responsible_user_id=each.responsible_user_id,
-        occurrence_key=each.occurrence_key or "",
-        execution_run_id=_id(each.execution_run_id),
-        etag=etag_of(each),
-        create_time=to_timestamp(each.created_at),
-        update_time=to_timestamp(each.updated_at),
-    )
 
 
 def wakeup_state(state: WakeupState) -> wakeup_pb2.WakeupState.ValueType:

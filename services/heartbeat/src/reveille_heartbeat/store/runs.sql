@@ -122,3 +122,7 @@ FROM unnest($1::uuid[], $2::integer[], $3::text[], $4::text[], $5::jsonb[])
 -- name: run_events
 -- What happened in a run. $1 run
 SELECT seq, type, message, facts, created_at FROM run_events WHERE run_id = $1 ORDER BY seq;
+
+-- name: note_progress
+-- It left something that others can see. $1 run
+UPDATE runs SET left_progress = true WHERE run_id = $1 AND NOT left_progress;

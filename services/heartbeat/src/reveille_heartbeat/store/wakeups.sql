@@ -202,3 +202,14 @@ FROM wakeup_requests
 WHERE agent_id = $1
 ORDER BY wakeup_id DESC
 LIMIT $2;
+
+-- name: waiting_wakeups_of_issue
+-- The wakes about an issue that nobody works on yet. $1 issue
+SELECT wakeup_id, workspace_id, agent_id, source, wake_reason, title, state, reason, message, issue_id,
+    run_id, occurrence_key, joined_wakeup_id, originator_user_id, accountable_user_id,
+    responsible_user_id, autopilot_run_id, attempts, cancel_requested_at IS NOT NULL AS cancel_requested,
+    trace_carrier, created_at, claimed_at, finished_at, squad_id, requester_kind,
+    requester_id, task_key, comment_ids, fresh_session, coalesced_count, context
+FROM wakeup_requests
+WHERE issue_id = $1 AND finished_at IS NULL AND state <> 'coalesced'
+    AND NOT EXISTS (SELECT FROM runs r WHERE r.run_id = wakeup_requests.run_id AND r.occupied);

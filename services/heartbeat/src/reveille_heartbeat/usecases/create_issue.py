@@ -10,15 +10,33 @@ from reveille_heartbeat.domain.states import IssueState
 from reveille_heartbeat.domain.values import Carrier, Issue, Wish, Workspace
 from reveille_heartbeat.store.queries import Q
 from reveille_heartbeat.store.rows import to_issue, to_wakeup, to_workspace
-from reveille_heartbeat.usecases import channels
+from reveille_heartbeat.usecases import channels, events
+from reveille_heartbeat.usecases.authors import (
+    author_of,
+    author_of_actor,
+    issue_of_run,
+    note_progress,
+)
 from reveille_heartbeat.usecases.enqueue_wakeups import sending
 from reveille_heartbeat.usecases.enqueuing import Enqueuing
+from reveille_heartbeat.usecases.issue_graph import (
+    check_agents,
+    check_blockers,
+    check_parent,
+    check_project,
+)
+from reveille_heartbeat.usecases.issue_names import IssueRef, id_of
+from reveille_heartbeat.usecases.issue_views import IssueView, view_of
 from reveille_heartbeat.usecases.known_wishes import Enqueued
 from reveille_heartbeat.usecases.repeats import Repeatable, made, made_before
+from reveille_heartbeat.usecases.targets import read_squads
+from reveille_runtime import feed
+from reveille_runtime.access import Actor, CallerKind
 from reveille_runtime.crash import crash_point
 from reveille_runtime.db import Database, Tx, retrying_transaction
-from reveille_runtime.errors import NotFound
+from reveille_runtime.errors import InvalidArgument, NotFound
 from reveille_runtime.hints import Notifier
+from reveille_runtime.lockorder import Level, LockOrder
 from reveille_runtime.telemetry import Telemetry
 
 
@@ -26,6 +44,7 @@ from reveille_runtime.telemetry import Telemetry
 class NewIssue:
     """An issue to create. `wish` is the wake of its assignment, without the issue's id."""
 
+    actor: Actor
     issue_id: UUID
     workspace_id: UUID
     title: str
@@ -37,6 +56,26 @@ class NewIssue:
     trace_carrier: Carrier
     wish: Wish | None
     repeatable: Repeatable | None
+    status: IssueState = IssueState.TODO
+    # Stands for its leader; `wish` is for whoever that is.
+    assignee_squad_id: UUID | None = None
+    assignee_user_id: str = ""
+    reviewer_agent_id: UUID | None = None
+    reviewer_user_id: str = ""
+    project_id: UUID | None = None
+    parent: IssueRef | None = None
+    blockers: tuple[IssueRef, ...] = ()
+    subscribers: tuple[str, ...] = ()
+    origin_kind: str = "manual"
+    origin_id: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Ties:
+    """What an issue is a part of, and what blocks it, by id."""
+
+    parent_id: UUID | None
+    blocker_ids: tuple[UUID, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,6 +84,7 @@ class Created:
 
     issue: Issue | None
     wakeup: Enqueued | None
+    view: IssueView | None = None
 
 
 class CreateIssue:
@@ -73,6 +113,8 @@ class CreateIssue:
     async def _create(self, new: NewIssue, carrier: Carrier) -> Created:
         async def create(tx: Tx) -> Created:
             answer = await self._in(tx, new, carrier)
+            if answer.issue is not None:
+                answer = replace(answer, view=await view_of(tx, answer.issue))
             crash_point(CREATE_ISSUE_BEFORE_COMMIT)
             return answer
 
@@ -98,7 +140,10 @@ class CreateIssue:
         if before is not None:
             return await self._made_by_request(tx, before)
         workspace = await self._workspace(tx, new.workspace_id)
-        issue = await self._insert(tx, new, workspace)
+        new = await self._for_leader(tx, new)
+        number: int = await tx.fetchval(Q["next_issue_number"], new.workspace_id)
+        new, ties = await self._tie(tx, new)
+        issue = await self._insert(tx, new, workspace, number, ties)
         wakeup = None
         if new.wish is not None:
             wish = replace(new.wish, issue_id=issue.issue_id)
@@ -112,12 +157,59 @@ class CreateIssue:
             raise NotFound("NOT_FOUND", f"workspace {workspace_id} is not known here")
         return to_workspace(rows[0])
 
-    async def _insert(self, tx: Tx, new: NewIssue, workspace: Workspace) -> Issue:
-        number: int = await tx.fetchval(Q["next_issue_number"], new.workspace_id)
-        if new.assignee_agent_id is not None:
-            rows = await tx.fetch(Q["find_agents"], [new.assignee_agent_id])
-            if not rows or rows[0]["workspace_id"] != new.workspace_id:
-                raise NotFound("NOT_FOUND", f"agent {new.assignee_agent_id} is not known here")
+    async def _for_leader(self, tx: Tx, new: NewIssue) -> NewIssue:
+        """Put the leader of a squad in its place."""
+        squad_id = new.assignee_squad_id
+        if squad_id is None:
+            return new
+        squad = (await read_squads(tx, [squad_id])).get(squad_id)
+        if squad is None or squad.workspace_id != new.workspace_id:
+            raise InvalidArgument.of(
+                "assignee_squad_id", f"{squad_id} is not a squad of this workspace"
+            )
+        wish = new.wish
+        if wish is not None:
+            wish = replace(wish, agent_id=squad.leader_agent_id, squad_id=squad_id)
+        return replace(new, assignee_agent_id=squad.leader_agent_id, wish=wish)
+
+    async def _tie(self, tx: Tx, new: NewIssue) -> tuple[NewIssue, Ties]:
+        """Find and lock what it is a part of and what blocks it; a run writes below its own issue.
+
+        The counter's row, which is locked already, keeps others from tying issues meanwhile.
+        """
+        locks = LockOrder()
+        locks.note(Level.WORKSPACE, [new.workspace_id])
+        parent_id = None
+        if new.parent is not None:
+            parent_id = await id_of(tx, new.actor, new.parent, new.workspace_id, "parent_issue_id")
+        elif new.actor.kind is CallerKind.RUN:
+            parent_id = await issue_of_run(tx, new.actor)
+        blockers = [
+            await id_of(tx, new.actor, each, new.workspace_id, f"blocker_issue_ids[{at}]")
+            for at, each in enumerate(new.blockers)
+        ]
+        above = [] if parent_id is None else [parent_id]
+        await locks.take(tx, Level.ISSUE, Q["lock_issues"], [*above, *blockers])
+        author = author_of_actor(new.actor)
+        if parent_id is not None:
+            parent = await check_parent(tx, new.workspace_id, None, parent_id)
+            author = await author_of(tx, new.actor, parent)
+        wanted = {
+            "assignee_agent_id": new.assignee_agent_id,
+            "reviewer_agent_id": new.reviewer_agent_id,
+        }
+        await check_agents(tx, author, new.workspace_id, wanted)
+        await check_project(tx, new.workspace_id, new.project_id)
+        await check_blockers(tx, new.workspace_id, new.issue_id, set(blockers), "blocker_issue_ids")
+        await note_progress(tx, author)
+        if author.run is not None:
+            responsible = new.responsible_user_id or author.run.responsible_user_id
+            new = replace(new, responsible_user_id=responsible)
+        return new, Ties(parent_id, tuple(sorted(set(blockers))))
+
+    async def _insert(
+        self, tx: Tx, new: NewIssue, workspace: Workspace, number: int, ties: Ties
+    ) -> Issue:
         row = await tx.fetchrow(
             Q["insert_issue"],
             new.issue_id,
@@ -126,16 +218,29 @@ class CreateIssue:
             f"{workspace.issue_prefix}-{number}",
             new.title,
             new.description,
-            IssueState.TODO.value,
+            new.status.value,
             new.priority,
             new.assignee_agent_id,
             new.responsible_user_id or workspace.default_responsible_user_id,
             new.occurrence_key,
             dict(new.trace_carrier),
+            new.project_id,
+            ties.parent_id,
+            new.assignee_user_id,
+            new.reviewer_agent_id,
+            new.reviewer_user_id,
+            new.origin_kind,
+            new.origin_id,
         )
         if row is None:
             raise AssertionError("an INSERT without ON CONFLICT gives its row or fails")
-        return to_issue(row)
+        issue = to_issue(row)
+        if ties.blocker_ids:
+            await tx.fetch(Q["insert_relations"], issue.issue_id, list(ties.blocker_ids))
+        if new.subscribers:
+            await tx.execute(Q["subscribe"], issue.issue_id, list(new.subscribers))
+        await feed.append(tx, [events.issue_created(issue)])
+        return issue
 
     async def _made_by_key(self, tx: Tx, new: NewIssue, carrier: Carrier) -> Created:
         rows = await tx.fetch(Q["find_occurrences"], [new.workspace_id], [new.occurrence_key])

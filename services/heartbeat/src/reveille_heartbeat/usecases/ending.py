@@ -32,6 +32,11 @@ class Ended:
     # Whether one of them has a process that its executor must end.
     stops: bool = False
 
+    def clear(self) -> None:
+        """Forget what a transaction did that is repeated."""
+        self.runs.clear()
+        self.stops = False
+
 
 async def settle_wakeup(
     tx: Tx, wakeup: Wakeup, state: WakeupState, reason: str, message: str, run: Run | None
@@ -107,6 +112,38 @@ async def cancel_wakeup(
             return await _cancel_attempt(tx, wakeup, reason, message, ended)
         case _:
             raise AssertionError(f"{wakeup.state} is terminal")
+
+
+async def cancel_issue_wakeups(
+    tx: Tx, issue_id: UUID, reason: Reason, message: str, ended: Ended
+) -> int:
+    """Cancel all wakeups of an issue whose lock is held, runs at work included; give how many."""
+    rows = await tx.fetch(Q["unsettled_wakeups_of_issue"], issue_id)
+    for wakeup_id in sorted(row["wakeup_id"] for row in rows):
+        await cancel_wakeup(tx, wakeup_id, reason, message, ended)
+    return len(rows)
+
+
+async def end_waiting_wakeup(
+    tx: Tx, wakeup_id: UUID, reason: Reason, message: str, ended: Ended
+) -> bool:
+    """End a wakeup that nobody works on yet; False when an attempt of it is at work, or it ended.
+
+    The caller holds the lock of its issue. One that has been worked on before is cancelled, any
+    other is skipped: nothing was done for it.
+    """
+    await tx.fetch(Q["lock_wakeups"], [wakeup_id])
+    wakeup = to_wakeup((await tx.fetch(Q["find_wakeups"], [wakeup_id]))[0])
+    if wakeup.state in WAKEUP_TERMINAL or wakeup.state is WakeupState.COALESCED:
+        return False
+    if wakeup.run_id is not None:
+        run = await end_queued_run(tx, wakeup.run_id, reason, message)
+        if run is None:
+            return False
+        ended.runs.append(run)
+    begun = wakeup.state is WakeupState.CLAIMED
+    state = WakeupState.CANCELLED if begun else WakeupState.SKIPPED
+    return await settle_wakeup(tx, wakeup, state, reason.value, message, None)
 
 
 async def _cancel_attempt(

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
+from typing import Any
 from uuid import UUID
 
 import asyncpg
 
 from reveille_heartbeat.domain.agents import AgentStatus
 from reveille_heartbeat.domain.answer import for_event
+from reveille_heartbeat.domain.discussion import Approval, Comment
 from reveille_heartbeat.domain.states import IssueState
 from reveille_heartbeat.domain.targets import Squad
 from reveille_heartbeat.domain.values import Agent, Issue, Run, Wakeup
@@ -87,10 +89,62 @@ def run_event(run: asyncpg.Record, event: RunEvent) -> FeedEvent:
     )
 
 
-def issue_updated(issue: Issue, previous: IssueState) -> FeedEvent:
-    """An issue moved."""
+def issue_updated(
+    issue: Issue, previous: IssueState, changed: Sequence[str] = ("status",)
+) -> FeedEvent:
+    """An issue moved, or was changed otherwise."""
+    return _of_issue(
+        "issue.updated", issue, {"previous_status": previous.value, "changed": sorted(changed)}
+    )
+
+
+def issue_created(issue: Issue) -> FeedEvent:
+    """There is an issue."""
+    return _of_issue("issue.created", issue, {})
+
+
+def issue_deleted(issue: Issue) -> FeedEvent:
+    """An issue is there no more."""
+    return _of_issue("issue.deleted", issue, {})
+
+
+def issue_commented(issue: Issue, comment: Comment) -> FeedEvent:
+    """Somebody said something; what, is read where the caller may."""
+    return _of_issue(
+        "issue.commented",
+        issue,
+        {
+            "comment_id": str(comment.comment_id),
+            "author_kind": comment.author.kind.value,
+            "author_id": comment.author.id,
+        },
+    )
+
+
+def tree_held(root: Issue, hold_id: UUID, mode: str, kind: str = "issue.held") -> FeedEvent:
+    """A hold came into force; `issue.released` when it ended."""
+    return _of_issue(kind, root, {"hold_id": str(hold_id), "mode": mode})
+
+
+def approval(each: Approval, kind: str) -> FeedEvent:
+    """A decision was asked for (`approval.requested`) or made (`approval.resolved`)."""
     return FeedEvent(
-        "issue.updated",
+        kind,
+        each.approval_id,
+        each.workspace_id,
+        "",
+        {
+            "approval_id": str(each.approval_id),
+            "issue_id": str(each.issue_id) if each.issue_id else None,
+            "status": each.status.value,
+        },
+        {},
+    )
+
+
+def _of_issue(kind: str, issue: Issue, more: Mapping[str, Any]) -> FeedEvent:
+    return FeedEvent(
+        kind,
         issue.issue_id,
         issue.workspace_id,
         issue.occurrence_key or "",
@@ -98,7 +152,7 @@ def issue_updated(issue: Issue, previous: IssueState) -> FeedEvent:
             "issue_id": str(issue.issue_id),
             "identifier": issue.identifier,
             "status": issue.status.value,
-            "previous_status": previous.value,
+            **more,
         },
         issue.trace_carrier,
     )

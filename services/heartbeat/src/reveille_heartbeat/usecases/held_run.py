@@ -8,18 +8,20 @@ from datetime import timedelta
 from uuid import UUID
 
 from reveille_heartbeat.crash_points import CHECKOUT_AFTER_COMMIT
+from reveille_heartbeat.domain.checkout import READY, begins_work
 from reveille_heartbeat.domain.document import Joined
-from reveille_heartbeat.domain.states import IssueState
 from reveille_heartbeat.domain.values import Agent, Issue, Payload, Run, Wakeup
 from reveille_heartbeat.store.queries import Q
 from reveille_heartbeat.store.rows import to_agent, to_issue, to_payload, to_run, to_wakeup
-from reveille_heartbeat.usecases.moving import move_issue
+from reveille_heartbeat.usecases.checking_out import check_out
+from reveille_runtime import logs
 from reveille_runtime.crash import crash_point
 from reveille_runtime.db import Database, Tx, retrying_transaction
+from reveille_runtime.errors import Aborted, FailedPrecondition
 from reveille_runtime.lease import Lease
 from reveille_runtime.lockorder import Level, LockOrder
 
-_TO_CHECK_OUT = frozenset({IssueState.BACKLOG, IssueState.TODO, IssueState.BLOCKED})
+_log = logs.get_logger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,16 +78,34 @@ class HeldRun:
             joined=tuple(Joined(each, *payloads[each.wakeup_id]) for each in joined),
         )
 
-    async def check_out(self, lease: Lease, issue_id: UUID) -> Issue:
-        """Move the issue into progress: its agent begins. One that moved elsewhere stays there."""
+    async def check_out(self, lease: Lease, loaded: Loaded) -> bool:
+        """Check out the issue of an attempt that begins; False when it is not its to work on.
 
-        async def check_out(tx: Tx) -> Issue:
+        A conflict is no failure: the agent can see who has the issue, and decide by itself.
+        """
+        run, issue_id = loaded.run, loaded.run.issue_id
+        if issue_id is None:
+            return False
+
+        async def take(tx: Tx) -> bool:
             await LockOrder().take(tx, Level.ISSUE, Q["lock_issues"], [issue_id])
             issue = to_issue((await tx.fetch(Q["find_issues"], [issue_id]))[0])
-            if issue.execution_run_id != lease.id or issue.status not in _TO_CHECK_OUT:
-                return issue
-            return await move_issue(tx, issue, IssueState.IN_PROGRESS) or issue
+            if issue.execution_run_id not in (None, lease.id) or not begins_work(
+                issue, run.agent_id, loaded.wakeup.wake_reason
+            ):
+                return False
+            try:
+                await check_out(tx, issue, run, READY)
+            except (Aborted, FailedPrecondition) as refusal:
+                _log.info(
+                    "An attempt begins without its issue.",
+                    action="run.not_checked_out",
+                    run_id=str(run.run_id),
+                    cause=refusal.message,
+                )
+                return False
+            return True
 
-        issue = await retrying_transaction(self._db, check_out, repeatable=True)
+        taken = await retrying_transaction(self._db, take, repeatable=True)
         crash_point(CHECKOUT_AFTER_COMMIT)
-        return issue
+        return taken

@@ -11,7 +11,7 @@ from reveille_heartbeat.domain.runtimes import Runtime, RuntimeKind
 from reveille_heartbeat.store.queries import Q
 from reveille_heartbeat.store.rows import to_runtime
 from reveille_heartbeat.usecases import channels, events
-from reveille_heartbeat.usecases.reading import Listed, require_known, to_page
+from reveille_heartbeat.usecases.listing import Listed, require_known, to_page
 from reveille_heartbeat.usecases.visible import require_visible, unknown_workspace
 from reveille_runtime import feed
 from reveille_runtime.access import Actor, CallerKind, Role

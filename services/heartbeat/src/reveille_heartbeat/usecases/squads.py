@@ -16,7 +16,7 @@ from reveille_heartbeat.store.queries import Q
 from reveille_heartbeat.store.rows import to_agent, to_squad
 from reveille_heartbeat.usecases import channels, events
 from reveille_heartbeat.usecases.etags import changed_meanwhile, require_etag
-from reveille_heartbeat.usecases.reading import Listed, require_known, to_page
+from reveille_heartbeat.usecases.listing import Listed, require_known, to_page
 from reveille_heartbeat.usecases.repeats import Repeatable, made, made_before
 from reveille_heartbeat.usecases.settings import name_taken, not_there
 from reveille_heartbeat.usecases.targets import read_squads

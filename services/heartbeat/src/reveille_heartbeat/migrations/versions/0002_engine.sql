@@ -179,6 +179,8 @@ CREATE TABLE issue_tree_hold_members (
     status_before text NOT NULL,
     status_after text NOT NULL,
     skip_reason text NOT NULL DEFAULT '',
+    -- When the hold ended it: as long as the issue says the same, nobody has changed it since.
+    ended_at timestamptz,
     PRIMARY KEY (hold_id, issue_id)
 );
 
