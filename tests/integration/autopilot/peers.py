@@ -19,6 +19,7 @@ from reveille.events.v1.event_service_pb2_grpc import (
 from reveille.heartbeat.v1 import agent_pb2 as agent_pb
 from reveille.heartbeat.v1 import issue_pb2 as issue_pb
 from reveille.heartbeat.v1 import run_pb2 as run_pb
+from reveille.heartbeat.v1 import squad_pb2 as squad_pb
 from reveille.heartbeat.v1 import wakeup_pb2 as wake_pb
 from reveille.heartbeat.v1 import workspace_replica_service_pb2 as replica_pb
 from reveille.heartbeat.v1.agent_pb2_grpc import (
@@ -89,6 +90,9 @@ class World:
     """Everything the neighbours know, and what the test wants of them."""
 
     agents: dict[str, tuple[str, str]] = field(default_factory=dict)
+    squads: dict[str, squad_pb.Squad] = field(default_factory=dict)
+    # Agents that are archived, have no runtime, or belong to their owner alone.
+    refusals: dict[str, reason_pb2.Reason.ValueType] = field(default_factory=dict)
     made: dict[str, Made] = field(default_factory=dict)
     scopes: dict[str, job_pb.Scope] = field(default_factory=dict)
     jobs: dict[str, job_pb.Job] = field(default_factory=dict)
@@ -119,6 +123,27 @@ class World:
         agent_id = uuid4()
         self.agents[str(agent_id)] = (str(workspace_id), owner)
         return agent_id
+
+    def add_squad(self, workspace_id: UUID | str, leader: UUID) -> UUID:
+        squad_id = uuid4()
+        self.squads[str(squad_id)] = squad_pb.Squad(
+            squad_id=str(squad_id),
+            workspace_id=str(workspace_id),
+            leader_agent_id=str(leader),
+            state=squad_pb.SQUAD_STATE_ACTIVE,
+        )
+        return squad_id
+
+    def target_event(
+        self, kind: str, workspace_id: UUID | str, subject_id: UUID | str
+    ) -> event_pb.Event:
+        """Tell that an agent, a squad or a runtime changed."""
+        return event_pb.Event(
+            type=kind,
+            workspace_id=str(workspace_id),
+            subject_id=str(subject_id),
+            payload=b"{}",
+        )
 
     async def enter(self, service: str, method: str) -> None:
         self.calls[method] += 1
@@ -312,6 +337,14 @@ class Agents(AgentServiceServicer):
             )
         )
 
+    async def GetSquad(
+        self, request: squad_pb.GetSquadRequest, context: Any
+    ) -> squad_pb.GetSquadResponse:
+        await self.world.enter("heartbeat", "GetSquad")
+        if request.squad_id not in self.world.squads:
+            raise NotFound("NOT_FOUND", "no such squad")
+        return squad_pb.GetSquadResponse(squad=self.world.squads[request.squad_id])
+
     async def CheckInvocable(
         self, request: agent_pb.CheckInvocableRequest, context: Any
     ) -> agent_pb.CheckInvocableResponse:
@@ -319,10 +352,19 @@ class Agents(AgentServiceServicer):
         self.world.questions.extend(request.questions)
         answers = []
         for question in request.questions:
-            _, owner = self.world.agents.get(question.agent_id, ("", ""))
+            agent_id, refusal = question.agent_id, self.world.refusal
+            if question.squad_id:
+                squad = self.world.squads.get(question.squad_id)
+                agent_id = "" if squad is None else squad.leader_agent_id
+                if squad is None or squad.state == squad_pb.SQUAD_STATE_ARCHIVED:
+                    refusal = reason_pb2.REASON_TARGET_UNAVAILABLE
+            _, owner = self.world.agents.get(agent_id, ("", ""))
             answers.append(
                 agent_pb.InvocableAnswer(
-                    reason=self.world.refusal, message="as the test says", owner_user_id=owner
+                    reason=refusal or self.world.refusals.get(agent_id, refusal),
+                    message="as the test says",
+                    owner_user_id=owner,
+                    agent_id=agent_id,
                 )
             )
         await self.world.leave("CheckInvocable")

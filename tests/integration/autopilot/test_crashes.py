@@ -11,6 +11,7 @@ import asyncio
 import os
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
+from datetime import timedelta
 from typing import Any, TypeAlias
 from uuid import UUID
 
@@ -243,6 +244,22 @@ async def publication(trial: Trial, point: str) -> None:
     assert await trial.rows.fetchval("SELECT count(*) FROM rule_versions") == 2
 
 
+async def forgetting(trial: Trial, point: str) -> None:
+    """What was forgotten stays so, the rest follows, and nothing that is kept goes with it."""
+    run = await run_now(trial.service, trial.autopilot.autopilot_id)
+    made = trial.world.only()
+    await trial.world.emit(trial.world.settled(made, wakeup_pb2.WAKEUP_STATE_COMPLETED))
+    await trial.service.ended(run.run_id)
+    trial.service.move_clock(timedelta(days=401).total_seconds())
+    due = plan_pb.Plan(execution_id="e", job_name="autopilot_retention", scope_id="global")
+    later = await trial.crash(point, run_plan(trial.service, due))
+    later.move_clock(timedelta(days=401).total_seconds())
+    (result,) = await run_plan(later, due)
+    assert result.outcome == plan_pb.PLAN_OUTCOME_SUCCESS, result
+    assert await trial.rows.fetchval("SELECT count(*) FROM runs") == 0
+    assert await trial.rows.fetchval("SELECT count(*) FROM rule_versions") == 1
+
+
 async def _completes(trial: Trial, service: Service, run_id: str) -> None:
     made = trial.world.only()
     await trial.world.emit(trial.world.settled(made, wakeup_pb2.WAKEUP_STATE_COMPLETED))
@@ -263,6 +280,7 @@ BY_FLOW: dict[str, tuple[Scenario, ...]] = {
     "autopilot.give_up": (giving_up,),
     "autopilot.publish": (publication,),
     "autopilot.relay": (publication,),
+    "autopilot.retention": (forgetting,),
 }
 CASES = [
     pytest.param(point, scenario, id=f"{point}-{scenario.__name__}")

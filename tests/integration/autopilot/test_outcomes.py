@@ -121,7 +121,7 @@ async def test_a_cancellation_is_repeated_until_the_wakeup_settles(
         world.settled(made, wakeup_pb2.WAKEUP_STATE_CANCELLED, reason="cancelled", message="killed")
     )
     ended = await service.ended(run.run_id)
-    assert (ended.state, ended.message) == (run_pb2.RUN_STATE_CANCELLED, "killed")
+    assert (ended.state, ended.message) == (run_pb2.RUN_STATE_CANCELLED, "cancelled on request")
     again = await service.as_user(CREATOR).CancelRun(pb.CancelRunRequest(run_id=run.run_id))
     assert again.run.finish_time == ended.finish_time
 

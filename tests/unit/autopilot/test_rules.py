@@ -10,8 +10,8 @@ from tests.unit.autopilot.builders import NOON, a_trigger, a_webhook, an_autopil
 
 from reveille_autopilot.domain.accepting import schedule_refusals
 from reveille_autopilot.domain.admission import Occasion, freeze
-from reveille_autopilot.domain.attribution import Attribution
-from reveille_autopilot.domain.gate import Judgement, Verdict
+from reveille_autopilot.domain.attribution import Attribution, Candidates
+from reveille_autopilot.domain.gate import Judgement, Rule, Verdict
 from reveille_autopilot.domain.keys import (
     generation_key,
     request_key,
@@ -104,14 +104,19 @@ def test_who_may_what() -> None:
     everybody = (OWNER, ADMIN, MEMBER, STRANGER, OPERATOR, SERVICE)
     assert [each.belongs for each in everybody] == [True, True, True, False, True, True]
     assert [each.manages for each in everybody] == [True, True, False, False, True, False]
-    assert [each.may_write("x") for each in everybody] == [True, True, False, False, True, False]
-    assert MEMBER.may_write("m")
-    # A creator who left the workspace has no right any more.
-    assert not STRANGER.may_write("s")
-    assert SERVICE.may_run("x")
-    assert MEMBER.may_cancel("x", "m")
-    assert not STRANGER.may_cancel("x", "s")
-    assert not MEMBER.may_cancel("x", None)
+    writes = [each.may_write("x", collaborates=False) for each in everybody]
+    assert writes == [True, True, False, False, True, False]
+    assert [each.may_grant("x") for each in everybody] == writes
+    assert MEMBER.may_grant("m")
+    # A collaborator may change the rule, and let nobody else in.
+    assert MEMBER.may_write("x", collaborates=True)
+    assert not MEMBER.may_grant("x")
+    # Who left the workspace has no right any more, creator or collaborator.
+    assert not STRANGER.may_write("s", collaborates=True)
+    assert SERVICE.may_run("x", collaborates=False)
+    assert MEMBER.started("m")
+    assert not STRANGER.started("s")
+    assert not MEMBER.started(None)
 
 
 def test_a_version_says_what_the_live_triggers_were() -> None:
@@ -136,12 +141,16 @@ def test_a_version_says_what_the_live_triggers_were() -> None:
 def test_what_each_edit_moves_responsibility_for() -> None:
     moved = {change: restamps(change) for change in Change}
     assert {change for change, what in moved.items() if what is Restamp.ALL} == {
+        Change.UPDATED,
         Change.PAUSED,
         Change.RESUMED,
+        Change.ARCHIVED,
     }
     assert {change for change, what in moved.items() if what is Restamp.NONE} == {
         Change.CREATED,
+        Change.RENAMED,
         Change.TRIGGER_DELETED,
+        Change.RETARGETED,
     }
 
 
@@ -177,7 +186,7 @@ def frozen(trigger: Trigger | None, verdict: Verdict = Verdict.ADMIT) -> Run:
     rule = an_autopilot(
         execution_mode=ExecutionMode.CREATE_ISSUE, issue_title_template="On {{date}}"
     )
-    return freeze(occasion, rule, trigger, judgement, NOON)
+    return freeze(occasion, Rule(rule, trigger, Candidates()), rule, judgement, NOON)
 
 
 def test_a_run_freezes_its_rule_and_a_refused_one_has_its_outcome() -> None:

@@ -2,17 +2,27 @@
 
 from __future__ import annotations
 
-from reveille.autopilot.v1 import autopilot_pb2, run_pb2
+from reveille.autopilot.v1 import (
+    autopilot_pb2,
+    rule_version_pb2,
+    run_pb2,
+    workspace_service_pb2,
+)
 from reveille.common.v1 import access_pb2, reason_pb2
 from reveille.heartbeat.v1 import wakeup_pb2
 from reveille_autopilot.domain.outcomes import WakeState
 from reveille_autopilot.domain.states import (
     AttributionSource,
     AutopilotStatus,
+    Change,
     ExecutionMode,
     MemberRole,
+    OverlapPolicy,
+    QuotaAction,
+    QuotaPeriod,
     Reason,
     RunSource,
+    TriggerKind,
 )
 
 
@@ -32,6 +42,11 @@ def test_every_enum_has_the_contracts_values() -> None:
         (AttributionSource, run_pb2.AttributionSource.DESCRIPTOR, "ATTRIBUTION_SOURCE_"),
         (ExecutionMode, autopilot_pb2.ExecutionMode.DESCRIPTOR, "EXECUTION_MODE_"),
         (AutopilotStatus, autopilot_pb2.AutopilotStatus.DESCRIPTOR, "AUTOPILOT_STATUS_"),
+        (OverlapPolicy, autopilot_pb2.OverlapPolicy.DESCRIPTOR, "OVERLAP_POLICY_"),
+        (TriggerKind, autopilot_pb2.TriggerKind.DESCRIPTOR, "TRIGGER_KIND_"),
+        (Change, rule_version_pb2.RuleChange.DESCRIPTOR, "RULE_CHANGE_"),
+        (QuotaAction, workspace_service_pb2.QuotaAction.DESCRIPTOR, "QUOTA_ACTION_"),
+        (QuotaPeriod, workspace_service_pb2.QuotaPeriod.DESCRIPTOR, "QUOTA_PERIOD_"),
         (MemberRole, access_pb2.Role.DESCRIPTOR, "ROLE_"),
         (WakeState, wakeup_pb2.WakeupState.DESCRIPTOR, "WAKEUP_STATE_"),
     ]

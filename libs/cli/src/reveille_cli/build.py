@@ -84,6 +84,8 @@ def _command(noun: Noun, verb: Verb) -> Callable[..., None]:
             request = api.request(verb.rpc)
             try:
                 fill(request, verb.params, values, client)
+                if verb.mask:
+                    _name_changes(request, noun, verb, values, client)
                 if paged:
                     _list(client, printer, noun, verb, request, **paging)
                 else:
@@ -127,6 +129,27 @@ def fill(
             assign(request, param.field, value, param.label)
 
 
+def _name_changes(
+    request: Any, noun: Noun, verb: Verb, values: Mapping[str, Any], client: Client
+) -> None:
+    """Name in the mask what was given, and read the etag that was not."""
+    thing = getattr(request, verb.mask)
+    unnamed = {f"{verb.mask}_id", "etag"}
+    for param in verb.params:
+        path = param.field.removeprefix(f"{verb.mask}.")
+        given = values.get(param.name) or values.get(param.name + _FILE)
+        if path not in unnamed and (given is not None or values.get(param.name) == ""):
+            request.update_mask.paths.append(path)
+    if not request.update_mask.paths:
+        options = ", ".join(each.option for each in verb.params if not each.argument)
+        raise refused("options", f"nothing to change was given: name it with {options}")
+    if not thing.etag:
+        wanted = noun.api.request(
+            verb.read, **{f"{verb.mask}_id": getattr(thing, f"{verb.mask}_id")}
+        )
+        thing.etag = getattr(client.call(noun.api, verb.read, wanted), verb.mask).etag
+
+
 def put_in_words(failure: Failure, noun: Noun, verb: Verb) -> None:
     """Make the refusal of a field speak of what was typed, and tell where ids are found."""
     params = {param.field: param for param in verb.params if param.field}
@@ -145,8 +168,9 @@ def put_in_words(failure: Failure, noun: Noun, verb: Verb) -> None:
 
 def _show(response: Message, noun: Noun, verb: Verb, printer: Printer) -> None:
     shown: Any = getattr(response, verb.shows) if verb.shows else response
+    beside: Any = getattr(response, verb.beside) if verb.beside else None
     if isinstance(shown, Message):
-        printer.one(shown, main=verb.main)
+        printer.one(shown, main=verb.main, beside=beside)
     else:
         printer.rows(verb.shows, shown, things=_things(noun))
     if verb.note:
@@ -169,16 +193,19 @@ def _list(
     if limit < 0:
         raise refused("limit", "must be 0 (all) or more")
     rows: list[Message] = []
+    beside: list[Message] = []
     request.page_token = page_token or ""
     while True:
         request.page_size = min(MAX_PAGE, limit - len(rows)) if limit else MAX_PAGE
         response = client.call(noun.api, verb.rpc, request)
         rows.extend(getattr(response, verb.shows))
+        if verb.beside:
+            beside.extend(getattr(response, verb.beside))
         request.page_token = response.next_page_token
         if not response.next_page_token or (limit and len(rows) >= limit):
             break
     token = request.page_token
-    printer.rows(verb.shows, rows, next_page_token=token, things=_things(noun))
+    printer.rows(verb.shows, rows, next_page_token=token, things=_things(noun), beside=beside)
 
 
 def _things(noun: Noun) -> str:

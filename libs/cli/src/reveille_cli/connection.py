@@ -93,13 +93,15 @@ class Client:
         except grpc.RpcError as error:
             raise self._failure(api.service, error, timeout) from error
 
-    def stream(self, api: Api, rpc: str, request: Any) -> Iterator[Any]:
-        """Call an RPC that streams, and yield its answers."""
+    def stream(
+        self, api: Api, rpc: str, request: Any, *, timeout: float | None = TIMEOUT
+    ) -> Iterator[Any]:
+        """Call an RPC that streams, and yield its answers; without a timeout for ever."""
         method = self._method(api, rpc)
         try:
-            yield from method(request, timeout=TIMEOUT, metadata=self._metadata())
+            yield from method(request, timeout=timeout, metadata=self._metadata())
         except grpc.RpcError as error:
-            raise self._failure(api.service, error, TIMEOUT) from error
+            raise self._failure(api.service, error, timeout or 0.0) from error
 
     def target(self, service: Service) -> str:
         """Find the address of a service."""

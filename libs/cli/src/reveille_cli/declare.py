@@ -76,6 +76,10 @@ class Verb:
             name stands for the whole answer.
         main: Where the whole answer is shown: the part whose fields stand without its name.
         note: A line for the person, on stderr, once it is done.
+        beside: The field of the answer whose facts stand among those shown, thing by thing.
+        mask: Of an update, the request's field that holds the thing: what was given of it is named
+            in the mask, and an etag that was not given is read with `read` just before.
+        read: The RPC that reads the thing of an update.
         judge: Looks at what is shown: says what a person has to know, and ends the command with
             another code than 0 where the answer is not what was wanted.
     """
@@ -87,6 +91,9 @@ class Verb:
     shows: str = ""
     main: str = ""
     note: str = ""
+    beside: str = ""
+    mask: str = ""
+    read: str = ""
     judge: Callable[[Any, Printer], None] | None = None
 
 

@@ -40,33 +40,44 @@ class Printer:
         return self._output is OutputFormat.JSON
 
     def rows(
-        self, name: str, messages: Sequence[Message], *, next_page_token: str = "", things: str = ""
+        self,
+        name: str,
+        messages: Sequence[Message],
+        *,
+        next_page_token: str = "",
+        things: str = "",
+        beside: Sequence[Message] = (),
     ) -> None:
         """Print a list; in JSON under its name, with the token of the next page.
 
-        `things` is what people call them, where that is not the name.
+        `things` is what people call them, where that is not the name; `beside` holds more facts
+        of each.
         """
+        found = [plain(message) for message in messages]
+        if beside:
+            found = [plain(more) | each for each, more in zip(found, beside, strict=True)]
         if self.as_json:
-            items = [plain(message) for message in messages]
-            self.document({name: items, "next_page_token": next_page_token})
+            self.document({name: found, "next_page_token": next_page_token})
             return
         if not messages:
             self.note(f"No {things or name.replace('_', ' ')}.")
             return
         kind = messages[0].DESCRIPTOR.full_name
         columns = COLUMNS[kind]
-        found = [plain(message) for message in messages]
         rows = [[_cell(values, column) for column in columns] for values in found]
         self.draw(table_of([_heading(kind, each) for each in columns], rows, fixed=_fixed(columns)))
         if next_page_token:
             self.note(f"There are more: --page-token {next_page_token}, or --limit 0 for all.")
 
-    def one(self, message: Message, *, main: str = "") -> None:
+    def one(self, message: Message, *, main: str = "", beside: Message | None = None) -> None:
         """Print one thing: in a table all its fields that say something.
 
-        The fields of the part that `main` names stand among the others, without its name.
+        The fields of the part that `main` names stand among the others, without its name, and so
+        do those of `beside`.
         """
         values = plain(message)
+        if beside is not None:
+            values |= {name: each for name, each in plain(beside).items() if name not in values}
         if self.as_json:
             self.document(values)
             return

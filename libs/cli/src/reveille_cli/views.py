@@ -13,8 +13,19 @@ COLUMNS: Mapping[str, tuple[str, ...]] = {
         "status",
         "execution_mode",
         "title",
+        "last_run_state",
+        "next_fire_time",
         "create_time",
     ),
+    "reveille.autopilot.v1.RuleVersion": (
+        "sequence",
+        "change",
+        "publisher",
+        "create_time",
+        "title",
+        "rule_version_id",
+    ),
+    "reveille.autopilot.v1.Collaborator": ("user_id", "granted_by_user_id", "create_time"),
     "reveille.autopilot.v1.Trigger": ("trigger_id", "enabled", "synced", "fires", "label"),
     "reveille.autopilot.v1.SigningSecret": (
         "secret_id",
@@ -85,6 +96,9 @@ HEADINGS: Mapping[str, str] = {
     "create_time": "created",
     "expire_time": "expires",
     "finish_time": "finished",
+    "granted_by_user_id": "granted_by",
+    "last_run_state": "last_run",
+    "next_fire_time": "next",
     "last_use_time": "last_used",
     "next_plan_time": "next",
     "owner_user_id": "owner",
@@ -106,13 +120,26 @@ STYLES: Mapping[str, str] = {
         ("running", "claimed", "issue_created", "in_progress", "in_review", "pending"), "yellow"
     ),
     **dict.fromkeys(
-        ("queued", "deferred", "skipped", "ignored", "cancelled", "coalesced", "paused"), "dim"
+        (
+            "queued",
+            "deferred",
+            "buffered",
+            "skipped",
+            "ignored",
+            "cancelled",
+            "coalesced",
+            "paused",
+            "archived",
+        ),
+        "dim",
     ),
 }
 
 
 def _fires(trigger: Mapping[str, Any]) -> str:
-    if schedule := trigger["schedule"]:
+    if (schedule := trigger["schedule"]) and schedule["run_at"]:
+        return f"once, at {schedule['run_at']}"
+    if schedule:
         return f"{schedule['cron']} ({schedule['time_zone'] or 'UTC'})"
     webhook = trigger["webhook"]
     if not webhook:
@@ -134,4 +161,19 @@ def _plans(scope: Mapping[str, Any]) -> str:
     return f"once, at {scope['run_at']}" if scope["run_at"] else "asks its owner"
 
 
-COMPUTED: Mapping[str, Callable[[Mapping[str, Any]], str]] = {"fires": _fires, "plans": _plans}
+def _publisher(version: Mapping[str, Any]) -> str:
+    return version["publisher_user_id"] or "the system"
+
+
+# What lists of rules have beside the rule; another list of them may lack it.
+def _beside(name: str) -> Callable[[Mapping[str, Any]], str]:
+    return lambda values: values.get(name) or ""
+
+
+COMPUTED: Mapping[str, Callable[[Mapping[str, Any]], str]] = {
+    "fires": _fires,
+    "plans": _plans,
+    "publisher": _publisher,
+    "last_run_state": _beside("last_run_state"),
+    "next_fire_time": _beside("next_fire_time"),
+}

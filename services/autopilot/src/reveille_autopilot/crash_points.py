@@ -29,6 +29,9 @@ CRASH_POINTS = declare(
     "autopilot.give_up.before_commit",
     "autopilot.give_up.after_commit",
     # A rule or a trigger is published, and told to the others.
+    "autopilot.publish.before_commit",
     "autopilot.publish.after_commit",
     "autopilot.relay.after_push",
+    # What is old is forgotten, stretch by stretch.
+    "autopilot.retention.after_stretch",
 )

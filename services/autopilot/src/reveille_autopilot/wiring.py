@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from contextlib import AsyncExitStack
+from datetime import timedelta
 
 from reveille.autopilot.v1.autopilot_service_pb2_grpc import add_AutopilotServiceServicer_to_server
 from reveille.autopilot.v1.dispatch_service_pb2_grpc import add_DispatchServiceServicer_to_server
 from reveille.autopilot.v1.workspace_service_pb2_grpc import add_WorkspaceServiceServicer_to_server
+from reveille.events.v1.event_service_pb2_grpc import add_EventServiceServicer_to_server
 from reveille.explain.v1.explain_service_pb2_grpc import add_ExplainServiceServicer_to_server
 from reveille.scheduler.v1.job_handler_service_pb2_grpc import (
     add_JobHandlerServiceServicer_to_server,
@@ -14,33 +16,46 @@ from reveille.scheduler.v1.job_handler_service_pb2_grpc import (
 from reveille_autopilot.config import Settings
 from reveille_autopilot.crash_points import CRASH_POINTS
 from reveille_autopilot.rpc.dispatch import DispatchServicer
+from reveille_autopilot.rpc.events import EventServicer
 from reveille_autopilot.rpc.plans import JobHandlerServicer
-from reveille_autopilot.rpc.runs import AutopilotServicer
+from reveille_autopilot.rpc.runs import AutopilotServicer, Rules
 from reveille_autopilot.rpc.workspaces import WorkspaceServicer
 from reveille_autopilot.usecases.admit import Admissions
 from reveille_autopilot.usecases.autopilots import Autopilots
 from reveille_autopilot.usecases.call_off import CallOff
 from reveille_autopilot.usecases.check import Checker
+from reveille_autopilot.usecases.collaborators import Collaborators
 from reveille_autopilot.usecases.deliveries import Deliveries
 from reveille_autopilot.usecases.dispatch import Dispatcher
 from reveille_autopilot.usecases.explain import Explain
 from reveille_autopilot.usecases.follow import TYPES, Follower
-from reveille_autopilot.usecases.jobs import AGAIN_SECONDS, Jobs
+from reveille_autopilot.usecases.follow_targets import TARGET_TYPES, TargetFollower
+from reveille_autopilot.usecases.jobs import AGAIN_SECONDS, MONITOR, RETENTION, Jobs
+from reveille_autopilot.usecases.monitor import Monitor, Watchfulness
 from reveille_autopilot.usecases.peers import Heartbeat, endpoints_on, scheduler_on
 from reveille_autopilot.usecases.plans import Plans
 from reveille_autopilot.usecases.providers import Providers
+from reveille_autopilot.usecases.read_rules import RuleReader
 from reveille_autopilot.usecases.read_runs import RunReader
 from reveille_autopilot.usecases.relays import Relays
+from reveille_autopilot.usecases.retention import Keeping, Retention
 from reveille_autopilot.usecases.run_now import RunRequests
 from reveille_autopilot.usecases.settle import RUNS_CHANNEL, Settler
 from reveille_autopilot.usecases.signals import RunSignals
 from reveille_autopilot.usecases.signing import SigningSecrets
 from reveille_autopilot.usecases.summary import RunTracing
 from reveille_autopilot.usecases.sweep import LONGEST_PAUSE, Sweep
+from reveille_autopilot.usecases.system import SystemChanges
+from reveille_autopilot.usecases.targets import Targets
+from reveille_autopilot.usecases.telling import FEED_CHANNEL
 from reveille_autopilot.usecases.triggers import Triggers
+from reveille_autopilot.usecases.usage import Usage
+from reveille_autopilot.usecases.watch_runs import RunWatcher
 from reveille_autopilot.usecases.workspaces import Workspaces
+from reveille_autopilot.workers.following import Following
 from reveille_autopilot.workers.forgetting import FORGET_SECONDS, forget
 from reveille_autopilot.workers.news import pass_on, send_home
+from reveille_runtime import feed
 from reveille_runtime.app import App
 from reveille_runtime.crash import check_environment
 from reveille_runtime.crypto import Sealer
@@ -72,6 +87,7 @@ async def build(app: App[Settings]) -> None:
     sealer = Sealer(settings.sealing_key_file)
     database = await app.resource(Database(settings.database, app.telemetry))
     await wait_for_schema(database, "autopilot")
+    await feed.begin_epoch(database)
     channels = await app.channels(
         {
             "scheduler": settings.scheduler_target,
@@ -91,16 +107,21 @@ async def build(app: App[Settings]) -> None:
     admissions = Admissions(database, heartbeat, tracing, settler)
     dispatcher = Dispatcher(database, heartbeat, settler, tracing)
     call_off = CallOff(database, heartbeat, settler)
-    sweep = Sweep(database, dispatcher, call_off, Checker(database, heartbeat, settler, call_off))
+    checker = Checker(database, heartbeat, settler, call_off)
+    sweep = Sweep(database, dispatcher, call_off, checker, settler)
+    system = SystemChanges(database, settler)
     jobs = Jobs(scheduler_on(channels.get("scheduler")))
     relays = Relays(database, scheduler_on(channels.get("scheduler")), endpoints, heartbeat, jobs)
+    following = Following(
+        Follower(database, settler), TargetFollower(database, heartbeat, system), sweep
+    )
     consumer = FeedConsumer(
         "heartbeat",
         watch=heartbeat.events.WatchEvents,
         cursors=CursorStore(database, "heartbeat"),
-        handle=Follower(database, settler).handle,
-        reconcile=sweep.reconcile,
-        types=TYPES,
+        handle=following.handle,
+        reconcile=following.reconcile,
+        types=(*TYPES, *TARGET_TYPES),
     )
     closing = await app.resource(AsyncExitStack())
     closing.push_async_callback(notifier.close)
@@ -113,12 +134,18 @@ async def build(app: App[Settings]) -> None:
     app.server.add(
         add_AutopilotServiceServicer_to_server,
         AutopilotServicer(
-            Autopilots(database, heartbeat),
-            Triggers(database, relays, Providers(endpoints), sealer, settings.public_url),
-            SigningSecrets(database, endpoints, relays, sealer),
+            Rules(
+                Autopilots(database, Targets(heartbeat)),
+                RuleReader(database),
+                Collaborators(database),
+                Triggers(database, relays, Providers(endpoints), sealer, settings.public_url),
+                SigningSecrets(database, endpoints, relays, sealer),
+            ),
             RunRequests(database, admissions, dispatcher),
             RunReader(database, signals),
+            RunWatcher(database, lambda: bus.event(FEED_CHANNEL), app.server.draining),
             call_off,
+            Usage(database),
         ),
     )
     app.server.add(
@@ -127,7 +154,33 @@ async def build(app: App[Settings]) -> None:
     )
     app.server.add(
         add_JobHandlerServiceServicer_to_server,
-        JobHandlerServicer(Plans(admissions, dispatcher)),
+        JobHandlerServicer(
+            Plans(admissions, dispatcher),
+            {
+                RETENTION: Retention(
+                    database,
+                    Keeping(
+                        timedelta(days=settings.retention_days),
+                        timedelta(days=settings.feed_retention_days),
+                    ),
+                ),
+                MONITOR: Monitor(
+                    database,
+                    system,
+                    settler,
+                    Watchfulness(
+                        timedelta(days=settings.monitor_days),
+                        settings.monitor_least_runs,
+                        settings.monitor_least_share,
+                        settings.skip_streak,
+                    ),
+                ),
+            },
+        ),
+    )
+    app.server.add(
+        add_EventServiceServicer_to_server,
+        EventServicer(database, lambda: bus.event(FEED_CHANNEL), app.server.draining),
     )
     app.server.add(add_ExplainServiceServicer_to_server, ExplainServicer(Explain(database)))
 
@@ -139,5 +192,7 @@ async def build(app: App[Settings]) -> None:
     for relay in (relays.workspaces, relays.endpoints, relays.scopes):
         app.claims(Loop(relay.name, relay.step, RELAY_SECONDS))
     app.claims(Loop("requests", lambda: forget(database), FORGET_SECONDS))
-    app.claims(Loop("sweep", sweep.step, LONGEST_PAUSE))
+    sweeping = Loop("sweep", sweep.step, LONGEST_PAUSE)
+    settler.wake_sweep = sweeping.wake
+    app.claims(sweeping)
     app.claims(Background("feed", consumer.run))

@@ -15,11 +15,12 @@ from reveille_cli.exits import ExitCode
 from reveille_cli.failures import refused
 from reveille_cli.jsonform import plain
 from reveille_cli.names import AGENT, AUTOPILOT
-from reveille_cli.nouns.shared import ETAG, REQUEST_ID, WORKSPACE, the
+from reveille_cli.nouns.shared import ETAG, REQUEST_ID, WORKSPACE, in_states, the
 from reveille_cli.printer import Printer
 
 _ID = the("autopilot_id", "The autopilot.", AUTOPILOT)
 
+_OVERLAP = "What becomes of an occurrence while an earlier run has no outcome yet."
 _JSON = re.compile(r"\s*application/(?:[^\s;]+\+)?json\s*(?:;.*)?", re.IGNORECASE)
 
 
@@ -54,6 +55,40 @@ def _judge(run: run_pb2.AutopilotRun, printer: Printer) -> None:
         raise typer.Exit(code)
 
 
+def _subscribers(request: Any, user_ids: list[str], name: str) -> None:
+    del name
+    request.autopilot.subscriber_user_ids.extend(each for each in user_ids if each)
+
+
+COLLABORATORS = Noun(
+    name="collaborators",
+    help="Members who may change an autopilot of another.",
+    api=AUTOPILOTS,
+    verbs=(
+        Verb(
+            "add",
+            "Let a member change an autopilot.",
+            "AddCollaborator",
+            (_ID, the("user_id", "The member.")),
+            shows="collaborator",
+        ),
+        Verb(
+            "remove",
+            "Let a member change an autopilot no longer.",
+            "RemoveCollaborator",
+            (_ID, the("user_id", "The member.")),
+            note="Removed.",
+        ),
+        Verb(
+            "list",
+            "List who was let in.",
+            "ListCollaborators",
+            (_ID,),
+            shows="collaborators",
+        ),
+    ),
+)
+
 NOUN = Noun(
     name="autopilots",
     help="Autopilots: rules that say what an agent shall do when something sets them off.",
@@ -66,13 +101,8 @@ NOUN = Noun(
             (
                 Param("title", "The title.", argument=True),
                 WORKSPACE,
-                Param(
-                    "agent_id",
-                    "The agent that works.",
-                    flag="--agent",
-                    required=True,
-                    names=AGENT,
-                ),
+                Param("agent_id", "The agent that works.", flag="--agent", names=AGENT),
+                Param("squad_id", "The squad whose leader works instead.", flag="--squad"),
                 Param("execution_mode", "What a trigger makes.", flag="--mode", required=True),
                 Param("prompt", "What the agent is asked to do.", file=True, required=True),
                 Param(
@@ -80,12 +110,88 @@ NOUN = Noun(
                     "The title of created issues; {{date}} is the planned date.",
                     flag="--issue-title",
                 ),
+                Param("overlap_policy", _OVERLAP, flag="--overlap"),
+                Param("project_id", "The project of created issues.", flag="--project"),
+                Param(
+                    "subscriber_user_ids",
+                    "A member who follows it; may be repeated.",
+                    flag="--subscriber",
+                ),
                 REQUEST_ID,
             ),
             shows="autopilot",
         ),
-        Verb("list", "List the autopilots.", "ListAutopilots", (WORKSPACE,), shows="autopilots"),
-        Verb("get", "Show an autopilot.", "GetAutopilot", (_ID,), shows="autopilot"),
+        Verb(
+            "list",
+            "List the autopilots; those in use, unless states are named.",
+            "ListAutopilots",
+            (WORKSPACE, in_states("statuses", "--status")),
+            shows="autopilots",
+            beside="summaries",
+        ),
+        Verb(
+            "get",
+            "Show an autopilot.",
+            "GetAutopilot",
+            (_ID,),
+            shows="autopilot",
+            beside="summary",
+        ),
+        Verb(
+            "update",
+            "Change an autopilot; what is not named stays, and an empty value clears.",
+            "UpdateAutopilot",
+            (
+                the("autopilot.autopilot_id", "The autopilot.", AUTOPILOT),
+                Param("autopilot.title", "The title.", flag="--title"),
+                Param(
+                    "autopilot.prompt", "What the agent is asked to do.", flag="--prompt", file=True
+                ),
+                Param(
+                    "autopilot.issue_title_template",
+                    "The title of created issues; {{date}} is the planned date.",
+                    flag="--issue-title",
+                ),
+                Param("autopilot.agent_id", "The agent that works.", flag="--agent", names=AGENT),
+                Param("autopilot.squad_id", "The squad whose leader works.", flag="--squad"),
+                Param("autopilot.execution_mode", "What a trigger makes.", flag="--mode"),
+                Param("autopilot.overlap_policy", _OVERLAP, flag="--overlap"),
+                Param("autopilot.project_id", "The project of issues.", flag="--project"),
+                Param(
+                    "autopilot.subscriber_user_ids",
+                    "A member who follows it; may be repeated, and an empty one clears the list.",
+                    flag="--subscriber",
+                    many=True,
+                    apply=_subscribers,
+                ),
+                Param("autopilot.etag", ETAG.help, flag="--etag"),
+            ),
+            shows="autopilot",
+            mask="autopilot",
+            read="GetAutopilot",
+        ),
+        Verb(
+            "archive",
+            "Take an autopilot out of force for good; what it made stays.",
+            "ArchiveAutopilot",
+            (_ID, ETAG),
+            shows="autopilot",
+            note="Archived: it makes no runs any more.",
+        ),
+        Verb(
+            "history",
+            "List what an autopilot has said, newest first, and who published it.",
+            "ListRuleVersions",
+            (_ID,),
+            shows="rule_versions",
+        ),
+        Verb(
+            "version",
+            "Show the whole of what an autopilot said once: that of a run by its rule_version_id.",
+            "GetRuleVersion",
+            (the("rule_version_id", "The version."),),
+            shows="rule_version",
+        ),
         Verb(
             "pause",
             "Take an autopilot out of force.",
@@ -122,5 +228,12 @@ NOUN = Noun(
             shows="run",
             judge=_judge,
         ),
+        Verb(
+            "usage",
+            "Show how much of its quota of runs a workspace has used.",
+            "GetUsage",
+            (WORKSPACE,),
+        ),
     ),
+    actions=(("collaborators", COLLABORATORS),),
 )

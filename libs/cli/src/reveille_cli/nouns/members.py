@@ -24,5 +24,19 @@ NOUN = Noun(
             shows="member",
         ),
         Verb("list", "List the members.", "ListMembers", (WORKSPACE,), shows="members"),
+        Verb(
+            "update",
+            "Change the role of a member.",
+            "UpdateMember",
+            (the("user_id", "The member."), Param("role", "The role.", required=True), WORKSPACE),
+            shows="member",
+        ),
+        Verb(
+            "remove",
+            "Remove a member; what they published goes on, in another's name.",
+            "RemoveMember",
+            (the("user_id", "The member."), WORKSPACE),
+            note="Removed.",
+        ),
     ),
 )

@@ -13,7 +13,8 @@ from reveille_cli.build import session
 from reveille_cli.connection import TIMEOUT
 from reveille_cli.declare import Noun, Verb
 from reveille_cli.exits import ExitCode
-from reveille_cli.names import AUTOPILOT
+from reveille_cli.jsonform import plain
+from reveille_cli.names import AUTOPILOT, WORKSPACE_VARIABLE, find_id, find_workspace
 from reveille_cli.nouns.shared import WORKSPACE, in_states, only_of, the
 from reveille_cli.options import DEFAULT_DIR, DEFAULT_OUTPUT, DataDirOption, OutputOption
 from reveille_cli.times import duration
@@ -59,6 +60,48 @@ def wait(
             raise typer.Exit(ExitCode.FAILED)
 
 
+def watch(
+    workspace: Annotated[
+        str | None,
+        typer.Option(
+            "--workspace",
+            "-w",
+            envvar=WORKSPACE_VARIABLE,
+            help="The workspace, by id or name; the only one there is when left out.",
+        ),
+    ] = None,
+    autopilot: Annotated[
+        str | None, typer.Option(help="Only of this autopilot, by id or title.")
+    ] = None,
+    trigger: Annotated[str | None, typer.Option(help="Only of this trigger.")] = None,
+    cursor: Annotated[str | None, typer.Option(help="Go on after an earlier watch.")] = None,
+    data_dir: DataDirOption = DEFAULT_DIR,
+    output: OutputOption = DEFAULT_OUTPUT,
+) -> None:
+    """Show runs as they change, until Ctrl-C: first those without an outcome.
+
+    In JSON each change is a document on a line of its own, with the cursor to go on after it.
+    """
+    with session(data_dir, output) as (client, printer):
+        workspace_id = find_workspace(client, workspace)
+        request = AUTOPILOTS.request(
+            "WatchRuns",
+            workspace_id=workspace_id,
+            autopilot_id=find_id(client, AUTOPILOT, autopilot, workspace_id, "autopilot")
+            if autopilot
+            else "",
+            trigger_id=trigger or "",
+            cursor=cursor or "",
+        )
+        for change in client.stream(AUTOPILOTS, "WatchRuns", request, timeout=None):
+            if printer.as_json:
+                printer.document(plain(change))
+            elif change.HasField("run"):
+                run = plain(change.run)
+                words = (run["run_id"], run["state"], run["reason"] or "", run["title"])
+                printer.text("  ".join(word for word in words if word))
+
+
 NOUN = Noun(
     name="runs",
     help="Runs: what triggers produced.",
@@ -85,5 +128,5 @@ NOUN = Noun(
             shows="run",
         ),
     ),
-    actions=(("wait", wait),),
+    actions=(("wait", wait), ("watch", watch)),
 )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from reveille_cli import names
 from reveille_cli.declare import Param
+from reveille_cli.failures import refused
 from reveille_cli.names import Naming
 
 WORKSPACE = Param(
@@ -19,6 +20,13 @@ REQUEST_ID = Param(
     "request_id", "Makes the call repeatable: the same id again has no second effect."
 )
 ETAG = Param("etag", "Refuse if it was changed since it had this etag.")
+
+
+def truth(text: str, name: str) -> bool:
+    """Read true or false."""
+    if text not in {"true", "false"}:
+        raise refused(name, "must be true or false")
+    return text == "true"
 
 
 def the(field: str, help_text: str, names: Naming | None = None) -> Param:

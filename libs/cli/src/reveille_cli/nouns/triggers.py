@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from typing import Annotated, Any
 
 import typer
@@ -13,7 +14,7 @@ from reveille_cli.connection import Client
 from reveille_cli.declare import Noun, Param, Verb
 from reveille_cli.failures import Failure, refused
 from reveille_cli.names import AUTOPILOT, WORKSPACE_VARIABLE, find_id
-from reveille_cli.nouns.shared import REQUEST_ID, the
+from reveille_cli.nouns.shared import ETAG, REQUEST_ID, the, truth
 from reveille_cli.options import DEFAULT_DIR, DEFAULT_OUTPUT, DataDirOption, OutputOption
 from reveille_cli.printer import Printer
 from reveille_cli.values import assign, read_file
@@ -35,6 +36,21 @@ def _secret_of_environment(request: Any, text: str, name: str) -> None:
     if request.secret:
         raise refused(name, _NOT_BOTH)
     request.secret = read_secret(None, text, name)
+
+
+def _listen(webhook: Any, events: Sequence[str]) -> None:
+    for wanted in events:
+        name, _, actions = wanted.partition(":")
+        webhook.event_filters.add(event=name, actions=[each for each in actions.split(",") if each])
+
+
+def _filters(request: Any, events: list[str], name: str) -> None:
+    del name
+    _listen(request.trigger.webhook, [each for each in events if each])
+
+
+def _enabled(request: Any, text: str, name: str) -> None:
+    request.trigger.enabled = truth(text, name)
 
 
 def read_secret(file: str | None, variable: str | None, name: str) -> bytes:
@@ -159,11 +175,7 @@ def create_webhook(
         assign(request, "webhook.provider", provider, "provider")
         if max_body_bytes is not None:
             assign(request, "webhook.max_body_bytes", max_body_bytes, "max_body_bytes")
-        for wanted in event or ():
-            name, _, actions = wanted.partition(":")
-            request.webhook.event_filters.add(
-                event=name, actions=[each for each in actions.split(",") if each]
-            )
+        _listen(request.webhook, event or ())
         response = client.call(AUTOPILOTS, "CreateTrigger", request)
         if secret:
             _add_or_undo(client, response.trigger.trigger_id, secret, request_id)
@@ -217,6 +229,65 @@ NOUN = Noun(
                 REQUEST_ID,
             ),
             shows="trigger",
+        ),
+        Verb(
+            "create-once",
+            "Create a trigger that fires once.",
+            "CreateTrigger",
+            (
+                _AUTOPILOT,
+                Param(
+                    "schedule.run_at",
+                    "When, in RFC 3339, such as 2027-01-01T09:00:00Z.",
+                    flag="at",
+                    argument=True,
+                ),
+                Param(
+                    "schedule.time_zone", "The zone of {{date}}; UTC when left out.", flag="--tz"
+                ),
+                _LABEL,
+                REQUEST_ID,
+            ),
+            shows="trigger",
+        ),
+        Verb(
+            "update",
+            "Change a trigger; what is not named stays.",
+            "UpdateTrigger",
+            (
+                the("trigger.trigger_id", "The trigger."),
+                Param("trigger.label", "A name for people.", flag="--label"),
+                Param(
+                    "trigger.enabled",
+                    "Whether it fires: true or false.",
+                    flag="--enabled",
+                    apply=_enabled,
+                ),
+                Param("trigger.schedule.cron", "Five cron fields, or a macro.", flag="--cron"),
+                Param("trigger.schedule.time_zone", "The IANA zone.", flag="--tz"),
+                Param(
+                    "trigger.schedule.run_at",
+                    "The one instant at which it fires, in place of a cron.",
+                    flag="--at",
+                ),
+                Param(
+                    "trigger.webhook.event_filters",
+                    "An event to listen for, such as issues:opened; may be repeated, and an empty"
+                    " one listens for all.",
+                    flag="--event",
+                    many=True,
+                    apply=_filters,
+                ),
+                Param(
+                    "trigger.webhook.max_body_bytes",
+                    "The largest accepted body.",
+                    flag="--max-body-bytes",
+                ),
+                Param("trigger.etag", ETAG.help, flag="--etag"),
+            ),
+            shows="trigger",
+            mask="trigger",
+            read="GetTrigger",
         ),
         Verb(
             "list", "List an autopilot's triggers.", "ListTriggers", (_AUTOPILOT,), shows="triggers"

@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from datetime import datetime
 from uuid import UUID
 
-from reveille_autopilot.domain.deadlines import FIRST_LOOK, dispatch_deadline
-from reveille_autopilot.domain.gate import Judgement, Verdict
+from reveille_autopilot.domain.deadlines import BUFFER_LOOK, FIRST_LOOK, dispatch_deadline
+from reveille_autopilot.domain.gate import Judgement, Rule, Start, Verdict
 from reveille_autopilot.domain.models import Autopilot, Run, ScheduleConfig, Trigger
-from reveille_autopilot.domain.states import ExecutionMode, RunSource, RunState
+from reveille_autopilot.domain.states import ExecutionMode, QuotaAction, RunSource, RunState
 from reveille_autopilot.domain.template import render_title
 
 
@@ -30,33 +30,35 @@ class Occasion:
 
 
 def freeze(
-    occasion: Occasion,
-    autopilot: Autopilot,
-    trigger: Trigger | None,
-    judgement: Judgement,
-    now: datetime,
+    occasion: Occasion, rule: Rule, autopilot: Autopilot, judgement: Judgement, now: datetime
 ) -> Run:
-    """Make the run; a refused one has its outcome from the start."""
+    """Make the run; a refused one has its outcome from the start, a buffered one waits."""
     admitted = judgement.verdict is Verdict.ADMIT
+    buffered = judgement.start is Start.BUFFERED
     attribution = judgement.attribution
     deadline = dispatch_deadline(occasion.source, occasion.planned_at, now)
     # Nothing can be done before the body is here, except giving up.
     first_look = min(now + FIRST_LOOK, deadline) if occasion.payload_ready else deadline
+    if buffered:
+        first_look = now + BUFFER_LOOK
+    counted = admitted and rule.quota.action is not QuotaAction.OFF
     return Run(
         id=occasion.run_id,
         workspace_id=autopilot.workspace_id,
         autopilot_id=autopilot.id,
         trigger_id=occasion.trigger_id,
         source=occasion.source,
-        state=RunState.PENDING if admitted else RunState.SKIPPED,
+        state=_state(admitted=admitted, buffered=buffered),
         occurrence_key=occasion.key,
         planned_at=occasion.planned_at,
         delivery_id=occasion.delivery_id,
         given_up_at=None,
         execution_mode=autopilot.execution_mode,
-        agent_id=autopilot.agent_id,
+        agent_id=autopilot.agent_id or judgement.agent_id,
+        squad_id=autopilot.squad_id,
+        project_id=autopilot.project_id,
         rule_version_id=autopilot.rule_version_id,
-        title=_title(autopilot, trigger, occasion.planned_at or now),
+        title=_title(autopilot, rule.trigger, occasion.planned_at or now),
         prompt=autopilot.prompt,
         originator_user_id=None if attribution is None else attribution.originator_user_id,
         accountable_user_id=None if attribution is None else attribution.accountable_user_id,
@@ -77,7 +79,14 @@ def freeze(
         trace_carrier=occasion.trace_carrier,
         created_at=now,
         finished_at=None if admitted else now,
+        quota_period_start=rule.quota.window(now)[0] if counted else None,
     )
+
+
+def _state(*, admitted: bool, buffered: bool) -> RunState:
+    if not admitted:
+        return RunState.SKIPPED
+    return RunState.BUFFERED if buffered else RunState.PENDING
 
 
 def _title(autopilot: Autopilot, trigger: Trigger | None, moment: datetime) -> str:

@@ -14,19 +14,23 @@ CHECK = timedelta(minutes=15)
 # How soon a run is looked at whose downstream object is known to have ended.
 CHECK_SOON = timedelta(seconds=15)
 
+# How often a buffered run looks whether it may begin, should nobody have told it.
+BUFFER_LOOK = timedelta(seconds=30)
+
 # How often a cancellation is repeated until what it is about has ended.
 CANCEL_AGAIN = timedelta(seconds=2)
 
-_SCHEDULE = timedelta(hours=1)
-_OTHERS = timedelta(hours=24)
+# How long a run may be pending; one that waited for another, from its turn on.
+SCHEDULE = timedelta(hours=1)
+OTHERS = timedelta(hours=24)
 
 
 def dispatch_deadline(source: RunSource, planned_at: datetime | None, now: datetime) -> datetime:
     """Say when a pending run is given up: a schedule must not fire hours late."""
     match source:
         case RunSource.SCHEDULE:
-            return max((planned_at or now) + _SCHEDULE, now + FIRST_LOOK)
+            return max((planned_at or now) + SCHEDULE, now + FIRST_LOOK)
         case RunSource.WEBHOOK | RunSource.MANUAL | RunSource.API:
-            return now + _OTHERS
+            return now + OTHERS
         case _:
             assert_never(source)

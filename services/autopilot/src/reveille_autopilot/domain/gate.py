@@ -1,23 +1,27 @@
 """The gate: whether an occurrence may become a run. One function, one order, every source.
 
-The order: rule active, trigger enabled, everything belongs together, event wanted; then heartbeat
-judges the agent (one question, answered by the first failing check); then somebody has to answer
-for the run. Whatever the gate answers carries a reason from a closed list.
+`GATE` is the order: rule in force, trigger enabled, everything belongs together, event wanted;
+then heartbeat judges project and agent (one question, answered by the first failing check); then
+somebody has to answer for the run; then, under the rule's lock, its overlap policy and the
+workspace's quota. A check that needs to know more says what, and the gate is asked again with it.
+Whatever it answers in the end carries a reason from a closed list.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import assert_never
 from uuid import UUID
 
 from reveille_autopilot.domain.attribution import Attribution, Blocked, Candidates, attribute
-from reveille_autopilot.domain.models import Autopilot, EventFilter, Trigger, WebhookConfig
+from reveille_autopilot.domain.models import Autopilot, EventFilter, Quota, Trigger, WebhookConfig
 from reveille_autopilot.domain.states import (
     AutopilotStatus,
     ExecutionMode,
+    OverlapPolicy,
+    QuotaAction,
     Reason,
     RunSource,
     TriggerKind,
@@ -38,6 +42,23 @@ class Verdict(StrEnum):
     UNAVAILABLE = "unavailable"
 
 
+class Start(StrEnum):
+    """How an admitted run begins."""
+
+    NOW = "now"
+    # When the run before it has ended.
+    BUFFERED = "buffered"
+    # At once, and the others are cancelled.
+    REPLACING = "replacing"
+
+
+class Wanted(StrEnum):
+    """What the gate has to know before it can go on."""
+
+    INVOCABLE = "invocable"
+    COUNTS = "counts"
+
+
 @dataclass(frozen=True, slots=True)
 class Judgement:
     """The gate's answer; an admission names who answers for the run."""
@@ -46,6 +67,11 @@ class Judgement:
     reason: str | None = None
     message: str = ""
     attribution: Attribution | None = None
+    start: Start = Start.NOW
+    # Who works: of a squad, the leader that heartbeat named.
+    agent_id: UUID | None = None
+    # The quota is used up, and only observed.
+    over_quota: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,55 +92,64 @@ class Rule:
     autopilot: Autopilot | None
     trigger: Trigger | None
     candidates: Candidates
+    # Whether a run for which nobody answers is refused, not charged to the agent's owner.
+    fail_closed: bool = False
+    quota: Quota = field(default_factory=Quota)
 
 
 @dataclass(frozen=True, slots=True)
 class Invocable:
-    """Heartbeat's answer about the agent; no answer at all is None in its place."""
+    """Heartbeat's answer about the agent."""
 
     reason: str | None
     message: str
     owner_user_id: str | None
+    agent_id: UUID | None = None
 
 
-def own_checks(occurrence: Occurrence, rule: Rule) -> Judgement | None:
-    """Judge by the rows of this service; None when heartbeat has to be asked."""
-    autopilot, trigger = rule.autopilot, rule.trigger
-    if not _exists(occurrence, autopilot):
-        return _refused(occurrence, Reason.TRIGGER_NOT_FOUND, _NOT_FOUND)
-    if autopilot is not None and autopilot.status is not AutopilotStatus.ACTIVE:
-        return _refused(occurrence, Reason.AUTOPILOT_PAUSED, "the autopilot is paused")
-    if trigger is not None and trigger.deleted_at is None and not trigger.enabled:
-        return _refused(occurrence, Reason.TRIGGER_DISABLED, "the trigger is switched off")
-    if not _belongs(occurrence, autopilot, trigger):
-        return _refused(occurrence, Reason.TRIGGER_NOT_FOUND, _NOT_FOUND)
-    if not _listens(occurrence, trigger):
-        return _refused(
-            occurrence,
-            Reason.EVENT_FILTERED,
-            f"the trigger does not listen for {_event_name(occurrence)}",
-        )
-    return None
+@dataclass(frozen=True, slots=True)
+class Counts:
+    """What was counted under the locks: open runs of the rule, and used runs of the period."""
+
+    active: int = 0
+    buffered: int = 0
+    used: int = 0
 
 
-def judge(
-    occurrence: Occurrence, rule: Rule, invocable: Invocable | None, *, fail_closed: bool
-) -> Judgement:
-    """Give the whole answer; `invocable` is None when heartbeat could not be asked."""
-    if (refusal := own_checks(occurrence, rule)) is not None:
-        return refusal
-    if invocable is None:
-        return Judgement(Verdict.UNAVAILABLE, None, "whether the agent may be woken is not known")
-    if invocable.reason is not None:
-        return Judgement(Verdict.SKIP, invocable.reason, invocable.message)
-    found = attribute(rule.candidates, invocable.owner_user_id, fail_closed=fail_closed)
-    match found:
-        case Blocked(message):
-            return Judgement(Verdict.SKIP, Reason.ATTRIBUTION_BLOCKED, message)
-        case Attribution():
-            return Judgement(Verdict.ADMIT, attribution=found)
-        case _:
-            assert_never(found)
+@dataclass(frozen=True, slots=True)
+class Known:
+    """What has been found out so far; asked without an answer means that it cannot be told now."""
+
+    asked: bool = False
+    invocable: Invocable | None = None
+    counts: Counts | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class _Case:
+    """What a check looks at."""
+
+    occurrence: Occurrence
+    rule: Rule
+    known: Known
+
+
+def judge(occurrence: Occurrence, rule: Rule, known: Known) -> Judgement | Wanted:
+    """Walk the gate: the first check that refuses, or wants to know more, is the answer."""
+    case = _Case(occurrence, rule, known)
+    for check in GATE:
+        found = check(case)
+        if isinstance(found, Wanted):
+            return found
+        if found is not None:
+            return _attributed(found, rule, known)
+    quota, counts = rule.quota, known.counts or Counts()
+    admitted = Judgement(
+        Verdict.ADMIT,
+        start=_start(rule, counts),
+        over_quota=quota.action is not QuotaAction.OFF and counts.used >= quota.limit,
+    )
+    return _attributed(admitted, rule, known)
 
 
 def runtime_must_be_online(mode: ExecutionMode) -> bool:
@@ -132,27 +167,155 @@ def wants(filters: Sequence[EventFilter], event: str, actions: Sequence[str]) ->
     )
 
 
-def _exists(occurrence: Occurrence, autopilot: Autopilot | None) -> bool:
-    """Tell whether there is a rule to judge: one of another workspace does not exist for this one.
+def _exists(case: _Case) -> Judgement | None:
+    """Refuse what has no rule: one of another workspace does not exist for this one.
 
     First of all, so that a stranger never learns whether it is paused.
     """
-    if autopilot is None:
-        return False
-    return occurrence.workspace_id in {None, autopilot.workspace_id}
+    autopilot = case.rule.autopilot
+    if autopilot is not None and case.occurrence.workspace_id in {None, autopilot.workspace_id}:
+        return None
+    return _refused(case.occurrence, Reason.TRIGGER_NOT_FOUND, _NOT_FOUND)
 
 
-def _listens(occurrence: Occurrence, trigger: Trigger | None) -> bool:
-    if occurrence.source is not RunSource.WEBHOOK or trigger is None:
-        return True
-    if not isinstance(trigger.config, WebhookConfig):
-        return True
-    return wants(trigger.config.event_filters, occurrence.event, occurrence.actions)
+def _in_force(case: _Case) -> Judgement | None:
+    match _autopilot(case.rule).status:
+        case AutopilotStatus.ACTIVE:
+            return None
+        case AutopilotStatus.PAUSED:
+            return _refused(case.occurrence, Reason.AUTOPILOT_PAUSED, "the autopilot is paused")
+        case AutopilotStatus.ARCHIVED:
+            return _refused(case.occurrence, Reason.AUTOPILOT_ARCHIVED, "the autopilot is archived")
+        case _:
+            assert_never(_autopilot(case.rule).status)
 
 
-def _belongs(occurrence: Occurrence, autopilot: Autopilot | None, trigger: Trigger | None) -> bool:
-    if autopilot is None:
-        return False
+def _enabled(case: _Case) -> Judgement | None:
+    trigger = case.rule.trigger
+    if trigger is None or trigger.deleted_at is not None or trigger.enabled:
+        return None
+    return _refused(case.occurrence, Reason.TRIGGER_DISABLED, "the trigger is switched off")
+
+
+def _belongs(case: _Case) -> Judgement | None:
+    if _one_family(case.occurrence, _autopilot(case.rule), case.rule.trigger):
+        return None
+    return _refused(case.occurrence, Reason.TRIGGER_NOT_FOUND, _NOT_FOUND)
+
+
+def _listens(case: _Case) -> Judgement | None:
+    trigger = case.rule.trigger
+    if case.occurrence.source is not RunSource.WEBHOOK or trigger is None:
+        return None
+    config = trigger.config
+    if not isinstance(config, WebhookConfig):
+        return None
+    if wants(config.event_filters, case.occurrence.event, case.occurrence.actions):
+        return None
+    return _refused(
+        case.occurrence,
+        Reason.EVENT_FILTERED,
+        f"the trigger does not listen for {_event_name(case.occurrence)}",
+    )
+
+
+def _invocable(case: _Case) -> Judgement | Wanted | None:
+    if not case.known.asked:
+        return Wanted.INVOCABLE
+    answer = case.known.invocable
+    if answer is None:
+        return Judgement(Verdict.UNAVAILABLE, None, "whether the agent may be woken is not known")
+    if answer.reason is not None:
+        return Judgement(Verdict.SKIP, answer.reason, answer.message)
+    return None
+
+
+def _accountable(case: _Case) -> Judgement | None:
+    found = _attribution(case.rule, case.known)
+    if isinstance(found, Blocked):
+        return Judgement(Verdict.SKIP, Reason.ATTRIBUTION_BLOCKED, found.message)
+    return None
+
+
+def _alone(case: _Case) -> Judgement | Wanted | None:
+    policy, counts = _autopilot(case.rule).overlap_policy, case.known.counts
+    if policy is OverlapPolicy.ALLOW:
+        return None
+    if counts is None:
+        return Wanted.COUNTS
+    match policy:
+        case OverlapPolicy.SKIP if counts.active or counts.buffered:
+            text = "an earlier run of the autopilot has no outcome yet"
+        case OverlapPolicy.BUFFER_ONE if counts.buffered:
+            text = "an earlier run of the autopilot has no outcome yet, and another waits for it"
+        case OverlapPolicy.SKIP | OverlapPolicy.BUFFER_ONE | OverlapPolicy.CANCEL_OTHER:
+            return None
+        case _:
+            assert_never(policy)
+    return Judgement(Verdict.SKIP, Reason.ALREADY_ACTIVE, text)
+
+
+def _within_quota(case: _Case) -> Judgement | Wanted | None:
+    quota, counts = case.rule.quota, case.known.counts
+    if quota.action is QuotaAction.OFF:
+        return None
+    if counts is None:
+        return Wanted.COUNTS
+    if quota.action is QuotaAction.OBSERVE or counts.used < quota.limit:
+        return None
+    return Judgement(
+        Verdict.SKIP,
+        Reason.QUOTA_EXCEEDED,
+        f"the workspace has used its {quota.limit} runs of this {quota.period}",
+    )
+
+
+Check = Callable[[_Case], Judgement | Wanted | None]
+GATE: tuple[Check, ...] = (
+    _exists,
+    _in_force,
+    _enabled,
+    _belongs,
+    _listens,
+    _invocable,
+    _accountable,
+    _alone,
+    _within_quota,
+)
+
+
+def _start(rule: Rule, counts: Counts) -> Start:
+    match _autopilot(rule).overlap_policy:
+        case OverlapPolicy.BUFFER_ONE if counts.active:
+            return Start.BUFFERED
+        case OverlapPolicy.CANCEL_OTHER if counts.active or counts.buffered:
+            return Start.REPLACING
+        case _:
+            return Start.NOW
+
+
+def _attribution(rule: Rule, known: Known) -> Attribution | Blocked:
+    owner = None if known.invocable is None else known.invocable.owner_user_id
+    return attribute(rule.candidates, owner, fail_closed=rule.fail_closed)
+
+
+def _attributed(found: Judgement, rule: Rule, known: Known) -> Judgement:
+    """Name who answers and who works, as far as that is known: also for what was refused."""
+    attribution = _attribution(rule, known)
+    return replace(
+        found,
+        attribution=attribution if isinstance(attribution, Attribution) else None,
+        agent_id=None if known.invocable is None else known.invocable.agent_id,
+    )
+
+
+def _autopilot(rule: Rule) -> Autopilot:
+    if rule.autopilot is None:
+        raise RuntimeError("the gate's first check refuses what has no rule")
+    return rule.autopilot
+
+
+def _one_family(occurrence: Occurrence, autopilot: Autopilot, trigger: Trigger | None) -> bool:
     if occurrence.trigger_id is None:
         return occurrence.source.on_request
     if trigger is None or trigger.deleted_at is not None:

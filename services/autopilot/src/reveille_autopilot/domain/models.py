@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from datetime import datetime
+from datetime import UTC, datetime, timedelta
+from typing import assert_never
 from uuid import UUID
 
 from reveille_autopilot.domain.states import (
@@ -13,10 +14,34 @@ from reveille_autopilot.domain.states import (
     AutopilotStatus,
     ExecutionMode,
     MemberRole,
+    OverlapPolicy,
+    QuotaAction,
+    QuotaPeriod,
     RunSource,
     RunState,
     TriggerKind,
 )
+
+
+@dataclass(frozen=True, slots=True)
+class Quota:
+    """How many runs a workspace may have in a period."""
+
+    action: QuotaAction = QuotaAction.OFF
+    limit: int = 0
+    period: QuotaPeriod = QuotaPeriod.MONTH
+
+    def window(self, now: datetime) -> tuple[datetime, datetime]:
+        """Give the period that an instant lies in: its start, and the start of the next."""
+        midnight = now.astimezone(UTC).replace(hour=0, minute=0, second=0, microsecond=0)
+        match self.period:
+            case QuotaPeriod.DAY:
+                return midnight, midnight + timedelta(days=1)
+            case QuotaPeriod.MONTH:
+                first = midnight.replace(day=1)
+                return first, (first + timedelta(days=32)).replace(day=1)
+            case _:
+                assert_never(self.period)
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,8 +53,14 @@ class Workspace:
     issue_prefix: str
     attribution_fail_closed: bool
     default_responsible_user_id: str
+    quota: Quota
     revision: int
     created_at: datetime
+
+    @property
+    def etag(self) -> str:
+        """The mark that changes with every change."""
+        return f"w{self.revision}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +74,16 @@ class Member:
 
 
 @dataclass(frozen=True, slots=True)
+class Collaborator:
+    """A member who may change a rule of another."""
+
+    autopilot_id: UUID
+    user_id: str
+    granted_by: str
+    created_at: datetime
+
+
+@dataclass(frozen=True, slots=True)
 class Autopilot:
     """A standing rule as it is in force."""
 
@@ -51,19 +92,26 @@ class Autopilot:
     title: str
     prompt: str
     issue_title_template: str
-    agent_id: UUID
+    # The agent that works, or the squad whose leader does: exactly one of them.
+    agent_id: UUID | None
+    squad_id: UUID | None
+    project_id: UUID | None
     execution_mode: ExecutionMode
+    overlap_policy: OverlapPolicy
     status: AutopilotStatus
+    pause_reason: str | None
     creator_user_id: str
     rule_version_id: UUID
     rule_sequence: int
+    revision: int
+    active_since: datetime
     created_at: datetime
     updated_at: datetime
 
     @property
     def etag(self) -> str:
-        """The mark that changes with every change: each appends a version."""
-        return f"v{self.rule_sequence}"
+        """The mark that changes with every change, also of what no version records."""
+        return f"v{self.revision}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,6 +132,8 @@ class ScheduleConfig:
 
     cron: str
     time_zone: str
+    # The one instant at which it fires, in place of a cron.
+    run_at: datetime | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,6 +172,11 @@ class Trigger:
         return TriggerKind.WEBHOOK
 
     @property
+    def etag(self) -> str:
+        """The mark that changes with every change of its settings."""
+        return f"t{self.revision}"
+
+    @property
     def synced(self) -> bool:
         """Tell whether the scheduler or the gateway has confirmed the current settings."""
         return self.revision == self.synced_revision
@@ -153,7 +208,10 @@ class Run:
     delivery_id: UUID | None
     given_up_at: datetime | None
     execution_mode: ExecutionMode
-    agent_id: UUID
+    # None where no leader of the squad could be named.
+    agent_id: UUID | None
+    squad_id: UUID | None
+    project_id: UUID | None
     rule_version_id: UUID
     title: str
     prompt: str
@@ -176,6 +234,8 @@ class Run:
     trace_carrier: Mapping[str, str]
     created_at: datetime
     finished_at: datetime | None
+    # The period whose quota it counts in; None while quotas are off.
+    quota_period_start: datetime | None = None
 
     @property
     def terminal(self) -> bool:

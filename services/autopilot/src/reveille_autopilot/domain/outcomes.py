@@ -233,11 +233,12 @@ def apply(run: Run, step: Step) -> Written:
     moves = (
         step.state is not None and step.state is not run.state and may_move(run.state, step.state)
     )
+    reason, message = _why(run, step) if moves else (run.reason, run.message)
     after = replace(
         run,
         state=step.state if moves and step.state is not None else run.state,
-        reason=step.reason if moves else run.reason,
-        message=step.message if moves else run.message,
+        reason=reason,
+        message=message,
         wakeup_id=run.wakeup_id or step.wakeup_id,
         issue_id=run.issue_id or step.issue_id,
         result=_result(run, step),
@@ -252,6 +253,15 @@ def apply_all(run: Run, steps: Iterable[Step]) -> Written:
         written = apply(after, step)
         after, ended = written.run, ended or written.ended
     return Written(after, after != run, ended)
+
+
+def _why(run: Run, step: Step) -> tuple[str | None, str]:
+    """Tell why a run ended: who asked for a cancellation decides, not which news came first."""
+    if step.state is not RunState.CANCELLED or run.cancel_requested_at is None:
+        return step.reason, step.message
+    if not run.cancel_requested_by:
+        return Reason.REPLACED, "a later run of the autopilot took its place"
+    return Reason.CANCELLED, "cancelled on request"
 
 
 def _result(run: Run, step: Step) -> bytes | None:

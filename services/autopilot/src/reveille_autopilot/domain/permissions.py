@@ -26,18 +26,20 @@ class Standing:
         """Tell whether the caller may change what belongs to others; an operator always may."""
         return self.operator or (self.role is not None and self.role.manages)
 
-    def may_write(self, creator_user_id: str) -> bool:
-        """Tell whether the caller may change a rule: its creator while a member, or a manager."""
+    def may_grant(self, creator_user_id: str) -> bool:
+        """Tell whether the caller may let others change a rule: its creator, or a manager."""
         if self.manages:
             return True
         return self.role is not None and self.user_id == creator_user_id
 
-    def may_run(self, creator_user_id: str) -> bool:
-        """Tell whether the caller may run a rule now; services are trusted to ask for a reason."""
-        return self.service or self.may_write(creator_user_id)
+    def may_write(self, creator_user_id: str, *, collaborates: bool) -> bool:
+        """Tell whether the caller may change a rule: also whoever was let in, while a member."""
+        return self.may_grant(creator_user_id) or (self.role is not None and collaborates)
 
-    def may_cancel(self, creator_user_id: str, originator_user_id: str | None) -> bool:
-        """Tell whether the caller may cancel a run: whoever may run the rule, or started this."""
-        if self.may_run(creator_user_id):
-            return True
+    def may_run(self, creator_user_id: str, *, collaborates: bool) -> bool:
+        """Tell whether the caller may run a rule now; services are trusted to ask for a reason."""
+        return self.service or self.may_write(creator_user_id, collaborates=collaborates)
+
+    def started(self, originator_user_id: str | None) -> bool:
+        """Tell whether the caller is the member who started a run."""
         return self.role is not None and self.user_id == originator_user_id

@@ -10,6 +10,7 @@ class RunState(StrEnum):
     """Where a run stands."""
 
     PENDING = "pending"
+    BUFFERED = "buffered"
     ISSUE_CREATED = "issue_created"
     RUNNING = "running"
     COMPLETED = "completed"
@@ -22,6 +23,8 @@ _OUTCOMES = frozenset({RunState.COMPLETED, RunState.FAILED, RunState.SKIPPED, Ru
 
 RUN_TRANSITIONS: Mapping[RunState, frozenset[RunState]] = {
     RunState.PENDING: _OUTCOMES | {RunState.ISSUE_CREATED, RunState.RUNNING},
+    # Nothing was made for it yet: it is let go, or called off.
+    RunState.BUFFERED: frozenset({RunState.PENDING, RunState.CANCELLED}),
     RunState.RUNNING: _OUTCOMES,
     # A refused assignment wakeup leaves the issue, and so the run, open: no way to `skipped`.
     RunState.ISSUE_CREATED: _OUTCOMES - {RunState.SKIPPED},
@@ -30,7 +33,7 @@ RUN_TRANSITIONS: Mapping[RunState, frozenset[RunState]] = {
     RunState.SKIPPED: frozenset(),
     RunState.CANCELLED: frozenset(),
 }
-RUN_INITIAL = frozenset({RunState.PENDING, RunState.SKIPPED})
+RUN_INITIAL = frozenset({RunState.PENDING, RunState.BUFFERED, RunState.SKIPPED})
 RUN_TERMINAL = frozenset(state for state, after in RUN_TRANSITIONS.items() if not after)
 RUN_OPEN = frozenset(RunState) - RUN_TERMINAL
 
@@ -66,6 +69,31 @@ class AutopilotStatus(StrEnum):
 
     ACTIVE = "active"
     PAUSED = "paused"
+    ARCHIVED = "archived"
+
+
+class OverlapPolicy(StrEnum):
+    """What becomes of an occurrence while an earlier run has no outcome yet."""
+
+    ALLOW = "allow"
+    SKIP = "skip"
+    BUFFER_ONE = "buffer_one"
+    CANCEL_OTHER = "cancel_other"
+
+
+class QuotaAction(StrEnum):
+    """What a quota does."""
+
+    OFF = "off"
+    OBSERVE = "observe"
+    ENFORCE = "enforce"
+
+
+class QuotaPeriod(StrEnum):
+    """How long a quota counts, in UTC."""
+
+    DAY = "day"
+    MONTH = "month"
 
 
 class TriggerKind(StrEnum):
@@ -104,10 +132,20 @@ class Reason(StrEnum):
     """
 
     AUTOPILOT_PAUSED = "autopilot_paused"
+    AUTOPILOT_ARCHIVED = "autopilot_archived"
     TRIGGER_DISABLED = "trigger_disabled"
     TRIGGER_NOT_FOUND = "trigger_not_found"
     EVENT_FILTERED = "event_filtered"
     ATTRIBUTION_BLOCKED = "attribution_blocked"
+    # Heartbeat's answers that this service acts on.
+    TARGET_UNAVAILABLE = "target_unavailable"
+    PROJECT_UNAVAILABLE = "project_unavailable"
+    INVOCATION_NOT_ALLOWED = "invocation_not_allowed"
+    AGENT_RUNTIME_REQUIRED = "agent_runtime_required"
+    ALREADY_ACTIVE = "already_active"
+    QUOTA_EXCEEDED = "quota_exceeded"
+    HIGH_FAILURE_RATE = "high_failure_rate"
+    REPLACED = "replaced"
     DISPATCH_FAILED = "dispatch_failed"
     DISPATCH_INCOMPLETE = "dispatch_incomplete"
     CANCELLED = "cancelled"
@@ -119,10 +157,15 @@ class Change(StrEnum):
     """What an edit did to a rule, as its version records it."""
 
     CREATED = "created"
+    UPDATED = "updated"
+    RENAMED = "renamed"
     PAUSED = "paused"
     RESUMED = "resumed"
+    ARCHIVED = "archived"
     TRIGGER_CREATED = "trigger_created"
+    TRIGGER_UPDATED = "trigger_updated"
     TRIGGER_DELETED = "trigger_deleted"
     TOKEN_ROTATED = "token_rotated"  # noqa: S105 - the name of an edit
     SECRET_ADDED = "secret_added"  # noqa: S105 - the name of an edit
     SECRET_REMOVED = "secret_removed"  # noqa: S105 - the name of an edit
+    RETARGETED = "retargeted"

@@ -10,7 +10,7 @@ from typing import assert_never
 from uuid import UUID
 
 from reveille_autopilot.domain.models import Autopilot, ScheduleConfig, Trigger
-from reveille_autopilot.domain.states import AutopilotStatus, Change, ExecutionMode
+from reveille_autopilot.domain.states import AutopilotStatus, Change, ExecutionMode, OverlapPolicy
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,12 +22,16 @@ class RuleVersion:
     workspace_id: UUID
     sequence: int
     change: Change
-    publisher_user_id: str
+    # None is the system itself.
+    publisher_user_id: str | None
     title: str
     prompt: str
     issue_title_template: str
-    agent_id: UUID
+    agent_id: UUID | None
+    squad_id: UUID | None
+    project_id: UUID | None
     execution_mode: ExecutionMode
+    overlap_policy: OverlapPolicy
     status: AutopilotStatus
     triggers: tuple[dict[str, object], ...]
     created_at: datetime
@@ -39,7 +43,7 @@ def snapshot(
     *,
     version_id: UUID,
     change: Change,
-    publisher_user_id: str,
+    publisher_user_id: str | None,
     now: datetime,
 ) -> RuleVersion:
     """Write down the rule as it stands with its live triggers."""
@@ -54,7 +58,10 @@ def snapshot(
         prompt=autopilot.prompt,
         issue_title_template=autopilot.issue_title_template,
         agent_id=autopilot.agent_id,
+        squad_id=autopilot.squad_id,
+        project_id=autopilot.project_id,
         execution_mode=autopilot.execution_mode,
+        overlap_policy=autopilot.overlap_policy,
         status=autopilot.status,
         triggers=tuple(
             trigger_facts(trigger)
@@ -75,7 +82,12 @@ def trigger_facts(trigger: Trigger) -> dict[str, object]:
         "publisher_user_id": trigger.publisher_user_id,
     }
     if isinstance(trigger.config, ScheduleConfig):
-        return facts | {"cron": trigger.config.cron, "time_zone": trigger.config.time_zone}
+        once = trigger.config.run_at
+        return facts | {
+            "cron": trigger.config.cron,
+            "time_zone": trigger.config.time_zone,
+            "run_at": None if once is None else once.isoformat(),
+        }
     return facts | {
         "provider": trigger.config.provider,
         "event_filters": [wanted.as_json() for wanted in trigger.config.event_filters],
@@ -94,16 +106,17 @@ class Restamp(StrEnum):
 def restamps(change: Change) -> Restamp:
     """Say what an edit moves responsibility for: an edit of a trigger, that trigger alone."""
     match change:
-        case Change.PAUSED | Change.RESUMED:
+        case Change.UPDATED | Change.PAUSED | Change.RESUMED | Change.ARCHIVED:
             return Restamp.ALL
         case (
             Change.TRIGGER_CREATED
+            | Change.TRIGGER_UPDATED
             | Change.TOKEN_ROTATED
             | Change.SECRET_ADDED
             | Change.SECRET_REMOVED
         ):
             return Restamp.ONE
-        case Change.CREATED | Change.TRIGGER_DELETED:
+        case Change.CREATED | Change.RENAMED | Change.TRIGGER_DELETED | Change.RETARGETED:
             return Restamp.NONE
         case _:
             assert_never(change)

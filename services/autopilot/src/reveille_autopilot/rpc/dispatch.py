@@ -139,7 +139,8 @@ def _dispatch_result(delivery_id: UUID, run: Run | None) -> pb.DispatchResult:
             result.reason = reason_value(run.reason)
             result.message = run.message
         case (
-            RunState.ISSUE_CREATED
+            RunState.BUFFERED
+            | RunState.ISSUE_CREATED
             | RunState.RUNNING
             | RunState.COMPLETED
             | RunState.SKIPPED

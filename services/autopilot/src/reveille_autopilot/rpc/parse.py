@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 from uuid import UUID
 
@@ -14,19 +15,19 @@ from reveille_autopilot.domain.accepting import (
     MAX_BODY_BYTES,
     MAX_FILTERS,
     PROVIDER,
-    refusal_text,
-    schedule_refusals,
 )
 from reveille_autopilot.domain.keys import MAX_REQUEST_ID
 from reveille_autopilot.domain.models import EventFilter, Payload, ScheduleConfig, WebhookConfig
-from reveille_autopilot.domain.states import MemberRole, RunState
+from reveille_autopilot.domain.states import AutopilotStatus, MemberRole, OverlapPolicy, RunState
 from reveille_autopilot.domain.template import MAX_TITLE, unknown_token
 from reveille_autopilot.usecases.autopilots import NewAutopilot
-from reveille_autopilot.usecases.messages import MODES, ROLES, RUN_STATES
+from reveille_autopilot.usecases.messages import MODES, POLICIES, ROLES, RUN_STATES, STATUSES
 from reveille_autopilot.usecases.read_runs import RunFilter
 from reveille_autopilot.usecases.run_now import RunNow
+from reveille_autopilot.usecases.schedules import check_schedule
 from reveille_autopilot.usecases.signing import NewSecret
 from reveille_autopilot.usecases.triggers import NewTrigger
+from reveille_autopilot.usecases.watch_runs import RunWatch
 from reveille_autopilot.usecases.workspaces import NewWorkspace
 from reveille_runtime.requests import fingerprint
 from reveille_runtime.validation import Violations
@@ -35,6 +36,7 @@ INVALID = "INVALID_FIELD"
 MAX_PROMPT = 100_000
 MAX_PAYLOAD = 262_144
 MAX_USER_ID = 128
+MAX_SUBSCRIBERS = 100
 MAX_GRACE = timedelta(days=7)
 MAX_WAIT = timedelta(seconds=60)
 DEFAULT_WAIT = timedelta(seconds=30)
@@ -73,27 +75,74 @@ def new_member(request: workspace_pb.AddMemberRequest) -> tuple[UUID, str, Membe
     return parsed
 
 
+def changed_member(
+    request: workspace_pb.UpdateMemberRequest,
+) -> tuple[UUID, str, MemberRole]:
+    """Read a member to change."""
+    found = Violations()
+    parsed = (
+        found.uuid("workspace_id", request.workspace_id),
+        found.text("user_id", request.user_id, minimum=1, maximum=MAX_USER_ID),
+        found.enum("role", request.role, ROLES),
+    )
+    found.check()
+    return parsed
+
+
+def one_member(request: workspace_pb.RemoveMemberRequest) -> tuple[UUID, str]:
+    """Read a member to remove."""
+    found = Violations()
+    parsed = (
+        found.uuid("workspace_id", request.workspace_id),
+        found.text("user_id", request.user_id, minimum=1, maximum=MAX_USER_ID),
+    )
+    found.check()
+    return parsed
+
+
 def new_autopilot(request: pb.CreateAutopilotRequest) -> NewAutopilot:
     """Read a rule to create."""
     found = Violations()
-    template = found.text("issue_title_template", request.issue_title_template, maximum=MAX_TITLE)
-    if (unknown := unknown_token(template)) is not None:
-        found.add(
-            "issue_title_template",
-            f"{unknown} is not known; only {{{{date}}}} is replaced",
-            INVALID,
-        )
+    if bool(request.agent_id) == bool(request.squad_id):
+        found.add("agent_id", "give exactly one of agent_id and squad_id", INVALID)
+    policy = OverlapPolicy.ALLOW
+    if request.overlap_policy:
+        policy = found.enum("overlap_policy", request.overlap_policy, POLICIES)
     new = NewAutopilot(
         workspace_id=found.uuid("workspace_id", request.workspace_id),
         title=found.text("title", request.title, minimum=1, maximum=MAX_TITLE),
         prompt=found.text("prompt", request.prompt, maximum=MAX_PROMPT, strip=False),
-        issue_title_template=template,
-        agent_id=found.uuid("agent_id", request.agent_id),
+        issue_title_template=template(found, "issue_title_template", request.issue_title_template),
+        agent_id=found.optional_uuid("agent_id", request.agent_id),
+        squad_id=found.optional_uuid("squad_id", request.squad_id),
+        project_id=found.optional_uuid("project_id", request.project_id),
         execution_mode=found.enum("execution_mode", request.execution_mode, MODES),
+        overlap_policy=policy,
+        subscribers=users(found, "subscriber_user_ids", request.subscriber_user_ids),
     )
     _request_id(found, request.request_id)
     found.check()
     return new
+
+
+def template(found: Violations, field: str, text: str) -> str:
+    """Read the title of created issues, in which only the date is replaced."""
+    kept = found.text(field, text, maximum=MAX_TITLE)
+    if (unknown := unknown_token(kept)) is not None:
+        found.add(field, f"{unknown} is not known; only {{{{date}}}} is replaced", INVALID)
+    return kept
+
+
+def users(found: Violations, field: str, user_ids: Sequence[str]) -> tuple[str, ...]:
+    """Read a list of users; one who is named twice counts once."""
+    if len(user_ids) > MAX_SUBSCRIBERS:
+        found.add(field, f"has more than {MAX_SUBSCRIBERS} entries", INVALID)
+        return ()
+    named = (
+        found.text(f"{field}[{index}]", user_id, minimum=1, maximum=MAX_USER_ID)
+        for index, user_id in enumerate(user_ids)
+    )
+    return tuple(sorted(set(named)))
 
 
 def new_trigger(request: pb.CreateTriggerRequest) -> NewTrigger:
@@ -104,9 +153,11 @@ def new_trigger(request: pb.CreateTriggerRequest) -> NewTrigger:
     config: ScheduleConfig | WebhookConfig = ScheduleConfig("", "")
     match request.WhichOneof("kind"):
         case "schedule":
-            config = _schedule(found, request.schedule)
+            config = schedule(found, request.schedule)
+            # Any replica's clock will do for this; the database's decides in the transaction.
+            check_schedule(found, config, datetime.now(UTC))
         case "webhook":
-            config = _webhook(found, request.webhook)
+            config = webhook(found, request.webhook)
         case _:
             found.add("kind", "is required: schedule or webhook", INVALID)
     _request_id(found, request.request_id)
@@ -177,6 +228,44 @@ def run_filter(request: pb.ListRunsRequest) -> RunFilter:
     return wanted
 
 
+def run_watch(request: pb.WatchRunsRequest) -> RunWatch:
+    """Read which runs to watch."""
+    found = Violations()
+    watch = RunWatch(
+        found.uuid("workspace_id", request.workspace_id),
+        found.optional_uuid("autopilot_id", request.autopilot_id),
+        found.optional_uuid("trigger_id", request.trigger_id),
+        request.cursor,
+    )
+    found.check()
+    return watch
+
+
+def rule_filter(
+    request: pb.ListAutopilotsRequest,
+) -> tuple[UUID, tuple[AutopilotStatus, ...]]:
+    """Read which rules to list."""
+    found = Violations()
+    workspace_id = found.uuid("workspace_id", request.workspace_id)
+    statuses = [
+        found.enum(f"statuses[{index}]", status, STATUSES)
+        for index, status in enumerate(request.statuses)
+    ]
+    found.check()
+    return workspace_id, tuple(dict.fromkeys(statuses))
+
+
+def person(autopilot_id: str, user_id: str) -> tuple[UUID, str]:
+    """Read a rule and a user."""
+    found = Violations()
+    parsed = (
+        found.uuid("autopilot_id", autopilot_id),
+        found.text("user_id", user_id, minimum=1, maximum=MAX_USER_ID),
+    )
+    found.check()
+    return parsed
+
+
 def waiting(request: pb.WaitRunRequest) -> tuple[UUID, float]:
     """Read which run to wait for, and how long."""
     found = Violations()
@@ -204,31 +293,35 @@ def two_ids(first: tuple[str, str], second: tuple[str, str]) -> tuple[UUID, UUID
     return parsed
 
 
-def _schedule(found: Violations, given: rule_pb.ScheduleTrigger) -> ScheduleConfig:
+def schedule(found: Violations, given: rule_pb.ScheduleTrigger) -> ScheduleConfig:
+    """Read the settings of a schedule, whatever they are worth."""
     if given.HasField("next_fire_time"):
         found.add("schedule.next_fire_time", "is output only", INVALID)
-    # Only whether it ever fires is asked, in the next forty years: any replica's clock will do.
-    for field, refusal in schedule_refusals(given.cron, given.time_zone, datetime.now(UTC)):
-        found.add(f"schedule.{field}", refusal_text(refusal), refusal.reason.value.upper())
-    return ScheduleConfig(" ".join(given.cron.split()), given.time_zone or "UTC")
+    run_at = found.timestamp("schedule.run_at", given.run_at) if given.HasField("run_at") else None
+    return ScheduleConfig(" ".join(given.cron.split()), given.time_zone or "UTC", run_at)
 
 
-def _webhook(found: Violations, given: rule_pb.WebhookTrigger) -> WebhookConfig:
+def webhook(found: Violations, given: rule_pb.WebhookTrigger) -> WebhookConfig:
+    """Read the settings of a webhook."""
     if not PROVIDER.fullmatch(given.provider):
         found.add("webhook.provider", "must be a scheme's name, for example github", INVALID)
+    return WebhookConfig(given.provider, filters(found, given), body_limit(found, given))
+
+
+def filters(found: Violations, given: rule_pb.WebhookTrigger) -> tuple[EventFilter, ...]:
+    """Read the events a webhook listens for."""
     if len(given.event_filters) > MAX_FILTERS:
         found.add("webhook.event_filters", f"has more than {MAX_FILTERS} entries", INVALID)
-    size = given.max_body_bytes or DEFAULT_BODY_BYTES
-    return WebhookConfig(
-        provider=given.provider,
-        event_filters=tuple(
-            _filter(found, f"webhook.event_filters[{index}]", wanted)
-            for index, wanted in enumerate(given.event_filters)
-        ),
-        max_body_bytes=found.integer(
-            "webhook.max_body_bytes", size, minimum=1, maximum=MAX_BODY_BYTES
-        ),
+    return tuple(
+        _filter(found, f"webhook.event_filters[{index}]", wanted)
+        for index, wanted in enumerate(given.event_filters)
     )
+
+
+def body_limit(found: Violations, given: rule_pb.WebhookTrigger) -> int:
+    """Read the largest accepted body."""
+    size = given.max_body_bytes or DEFAULT_BODY_BYTES
+    return found.integer("webhook.max_body_bytes", size, minimum=1, maximum=MAX_BODY_BYTES)
 
 
 def _filter(found: Violations, field: str, wanted: rule_pb.EventFilter) -> EventFilter:

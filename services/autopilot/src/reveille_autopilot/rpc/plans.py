@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Awaitable, Callable, Mapping
 from datetime import UTC
 from typing import Any, assert_never
 from uuid import UUID
@@ -21,10 +22,11 @@ _log = logs.get_logger(__name__)
 
 
 class JobHandlerServicer(JobHandlerServiceServicer):
-    """Serves the job that this service owns."""
+    """Serves the jobs that this service owns: schedules, and its own upkeep by name."""
 
-    def __init__(self, plans: Plans) -> None:
+    def __init__(self, plans: Plans, upkeep: Mapping[str, Callable[[], Awaitable[bytes]]]) -> None:
         self._plans = plans
+        self._upkeep = upkeep
 
     async def RunPlans(self, request: pb.RunPlansRequest, context: Any) -> pb.RunPlansResponse:
         """Execute a batch; every plan gets an outcome of its own."""
@@ -40,6 +42,8 @@ class JobHandlerServicer(JobHandlerServiceServicer):
         return pb.PlanScopesResponse()
 
     async def _run(self, plan: pb.Plan) -> pb.PlanResult:
+        if plan.job_name in self._upkeep:
+            return await self._keep_up(plan)
         if plan.job_name != JOB:
             return _failed(
                 plan, "unknown_job", f"this service does not own the job {plan.job_name}"
@@ -73,6 +77,15 @@ class JobHandlerServicer(JobHandlerServiceServicer):
                 )
             case _:
                 assert_never(answer.verdict)
+
+    async def _keep_up(self, plan: pb.Plan) -> pb.PlanResult:
+        try:
+            result = await self._upkeep[plan.job_name]()
+        except Exception as error:  # noqa: BLE001 - told to the ledger, which tries again
+            return _broken(plan, error)
+        return pb.PlanResult(
+            execution_id=plan.execution_id, outcome=pb.PLAN_OUTCOME_SUCCESS, result=result
+        )
 
 
 def _broken(plan: pb.Plan, error: Exception) -> pb.PlanResult:

@@ -1,28 +1,31 @@
-"""The part of AutopilotService that publishes: rules, triggers and signing secrets."""
+"""The part of AutopilotService that publishes rules and shows what they have said."""
 
 from __future__ import annotations
 
 from typing import Any
 from uuid import UUID
 
+from reveille.autopilot.v1 import autopilot_pb2 as rule_pb
 from reveille.autopilot.v1 import autopilot_service_pb2 as pb
 from reveille.autopilot.v1.autopilot_service_pb2_grpc import AutopilotServiceServicer
-from reveille_autopilot.rpc import parse
+from reveille_autopilot.rpc import edits, parse
 from reveille_autopilot.usecases import messages
-from reveille_autopilot.usecases.autopilots import Autopilots
-from reveille_autopilot.usecases.signing import SigningSecrets
-from reveille_autopilot.usecases.triggers import Triggers
+from reveille_autopilot.usecases.autopilots import Autopilots, Published
+from reveille_autopilot.usecases.collaborators import Collaborators
+from reveille_autopilot.usecases.read_rules import RuleReader
 from reveille_runtime.access import current_actor
 from reveille_runtime.paging import page_token, read_page
 
 
 class RuleServicer(AutopilotServiceServicer):
-    """Serves rules and their triggers; runs are served by the class derived from it."""
+    """Serves rules; their triggers are served by the class derived from it."""
 
-    def __init__(self, autopilots: Autopilots, triggers: Triggers, secrets: SigningSecrets) -> None:
+    def __init__(
+        self, autopilots: Autopilots, reader: RuleReader, collaborators: Collaborators
+    ) -> None:
         self._autopilots = autopilots
-        self._triggers = triggers
-        self._secrets = secrets
+        self._reader = reader
+        self._collaborators = collaborators
 
     async def CreateAutopilot(
         self, request: pb.CreateAutopilotRequest, context: Any
@@ -36,23 +39,28 @@ class RuleServicer(AutopilotServiceServicer):
     ) -> pb.GetAutopilotResponse:
         """Read a rule."""
         autopilot_id = parse.one_id("autopilot_id", request.autopilot_id)
-        found = await self._autopilots.get(current_actor(), autopilot_id)
-        return pb.GetAutopilotResponse(autopilot=messages.autopilot(found))
+        return await self._reader.get(current_actor(), autopilot_id)
 
     async def ListAutopilots(
         self, request: pb.ListAutopilotsRequest, context: Any
     ) -> pb.ListAutopilotsResponse:
         """List rules."""
-        workspace_id = parse.one_id("workspace_id", request.workspace_id)
-        query = ("ListAutopilots", workspace_id)
+        workspace_id, statuses = parse.rule_filter(request)
+        query = ("ListAutopilots", workspace_id, *sorted(statuses))
         page = read_page(request.page_size, request.page_token, query)
         before = None if page.after is None else UUID(str(page.after[0]))
-        found = await self._autopilots.page(current_actor(), workspace_id, before, page.limit)
-        shown = found[: page.size]
-        more = page_token([shown[-1].id], query) if len(found) > page.size else ""
-        return pb.ListAutopilotsResponse(
-            autopilots=[messages.autopilot(each) for each in shown], next_page_token=more
-        )
+        found = await self._reader.page(current_actor(), workspace_id, statuses, before, page.limit)
+        if len(found.autopilots) > page.size:
+            del found.autopilots[page.size :], found.summaries[page.size :]
+            found.next_page_token = page_token([found.autopilots[-1].autopilot_id], query)
+        return found
+
+    async def UpdateAutopilot(
+        self, request: pb.UpdateAutopilotRequest, context: Any
+    ) -> pb.UpdateAutopilotResponse:
+        """Change a rule."""
+        after = await self._autopilots.update(current_actor(), edits.rule_edit(request))
+        return pb.UpdateAutopilotResponse(autopilot=_shown(after))
 
     async def PauseAutopilot(
         self, request: pb.PauseAutopilotRequest, context: Any
@@ -60,7 +68,7 @@ class RuleServicer(AutopilotServiceServicer):
         """Take a rule out of force."""
         autopilot_id = parse.one_id("autopilot_id", request.autopilot_id)
         after = await self._autopilots.pause(current_actor(), autopilot_id, request.etag)
-        return pb.PauseAutopilotResponse(autopilot=messages.autopilot(after))
+        return pb.PauseAutopilotResponse(autopilot=_shown(after))
 
     async def ResumeAutopilot(
         self, request: pb.ResumeAutopilotRequest, context: Any
@@ -68,74 +76,70 @@ class RuleServicer(AutopilotServiceServicer):
         """Put a rule in force again."""
         autopilot_id = parse.one_id("autopilot_id", request.autopilot_id)
         after = await self._autopilots.resume(current_actor(), autopilot_id, request.etag)
-        return pb.ResumeAutopilotResponse(autopilot=messages.autopilot(after))
+        return pb.ResumeAutopilotResponse(autopilot=_shown(after))
 
-    async def CreateTrigger(
-        self, request: pb.CreateTriggerRequest, context: Any
-    ) -> pb.CreateTriggerResponse:
-        """Create a trigger."""
-        new = parse.new_trigger(request)
-        return await self._triggers.create(current_actor(), new, request)
-
-    async def GetTrigger(
-        self, request: pb.GetTriggerRequest, context: Any
-    ) -> pb.GetTriggerResponse:
-        """Read a trigger."""
-        trigger_id = parse.one_id("trigger_id", request.trigger_id)
-        found = await self._triggers.get(current_actor(), trigger_id)
-        return pb.GetTriggerResponse(trigger=found.message())
-
-    async def ListTriggers(
-        self, request: pb.ListTriggersRequest, context: Any
-    ) -> pb.ListTriggersResponse:
-        """List triggers."""
+    async def ArchiveAutopilot(
+        self, request: pb.ArchiveAutopilotRequest, context: Any
+    ) -> pb.ArchiveAutopilotResponse:
+        """Take a rule out of force for good."""
         autopilot_id = parse.one_id("autopilot_id", request.autopilot_id)
-        query = ("ListTriggers", autopilot_id)
+        after = await self._autopilots.archive(current_actor(), autopilot_id, request.etag)
+        return pb.ArchiveAutopilotResponse(autopilot=_shown(after))
+
+    async def ListRuleVersions(
+        self, request: pb.ListRuleVersionsRequest, context: Any
+    ) -> pb.ListRuleVersionsResponse:
+        """List what a rule has said."""
+        autopilot_id = parse.one_id("autopilot_id", request.autopilot_id)
+        query = ("ListRuleVersions", autopilot_id)
         page = read_page(request.page_size, request.page_token, query)
-        after = None if page.after is None else UUID(str(page.after[0]))
-        found = await self._triggers.page(current_actor(), autopilot_id, after, page.limit)
+        before = None if page.after is None else int(str(page.after[0]))
+        found = await self._reader.versions(current_actor(), autopilot_id, before, page.limit)
         shown = found[: page.size]
-        more = page_token([shown[-1].trigger.id], query) if len(found) > page.size else ""
-        return pb.ListTriggersResponse(
-            triggers=[each.message() for each in shown], next_page_token=more
+        more = page_token([shown[-1].sequence], query) if len(found) > page.size else ""
+        return pb.ListRuleVersionsResponse(
+            rule_versions=[messages.rule_version(each) for each in shown], next_page_token=more
         )
 
-    async def DeleteTrigger(
-        self, request: pb.DeleteTriggerRequest, context: Any
-    ) -> pb.DeleteTriggerResponse:
-        """Delete a trigger."""
-        trigger_id = parse.one_id("trigger_id", request.trigger_id)
-        await self._triggers.delete(current_actor(), trigger_id)
-        return pb.DeleteTriggerResponse()
+    async def GetRuleVersion(
+        self, request: pb.GetRuleVersionRequest, context: Any
+    ) -> pb.GetRuleVersionResponse:
+        """Read what a rule said."""
+        version_id = parse.one_id("rule_version_id", request.rule_version_id)
+        found = await self._reader.version(current_actor(), version_id)
+        return pb.GetRuleVersionResponse(rule_version=messages.rule_version(found))
 
-    async def RotateWebhookToken(
-        self, request: pb.RotateWebhookTokenRequest, context: Any
-    ) -> pb.RotateWebhookTokenResponse:
-        """Give a webhook a new address."""
-        trigger_id, grace = parse.rotation(request)
-        return await self._triggers.rotate(current_actor(), trigger_id, grace, request)
+    async def AddCollaborator(
+        self, request: pb.AddCollaboratorRequest, context: Any
+    ) -> pb.AddCollaboratorResponse:
+        """Let a member change a rule."""
+        autopilot_id, user_id = parse.person(request.autopilot_id, request.user_id)
+        made = await self._collaborators.add(current_actor(), autopilot_id, user_id)
+        return pb.AddCollaboratorResponse(collaborator=messages.collaborator(made))
 
-    async def AddSigningSecret(
-        self, request: pb.AddSigningSecretRequest, context: Any
-    ) -> pb.AddSigningSecretResponse:
-        """Add a signing secret."""
-        new = parse.new_secret(request)
-        return await self._secrets.add(current_actor(), new, request)
+    async def RemoveCollaborator(
+        self, request: pb.RemoveCollaboratorRequest, context: Any
+    ) -> pb.RemoveCollaboratorResponse:
+        """Let a member change a rule no longer."""
+        autopilot_id, user_id = parse.person(request.autopilot_id, request.user_id)
+        await self._collaborators.remove(current_actor(), autopilot_id, user_id)
+        return pb.RemoveCollaboratorResponse()
 
-    async def RemoveSigningSecret(
-        self, request: pb.RemoveSigningSecretRequest, context: Any
-    ) -> pb.RemoveSigningSecretResponse:
-        """Destroy a signing secret."""
-        trigger_id, secret_id = parse.two_ids(
-            ("trigger_id", request.trigger_id), ("secret_id", request.secret_id)
+    async def ListCollaborators(
+        self, request: pb.ListCollaboratorsRequest, context: Any
+    ) -> pb.ListCollaboratorsResponse:
+        """List who was let in."""
+        autopilot_id = parse.one_id("autopilot_id", request.autopilot_id)
+        query = ("ListCollaborators", autopilot_id)
+        page = read_page(request.page_size, request.page_token, query)
+        after = None if page.after is None else str(page.after[0])
+        found = await self._collaborators.page(current_actor(), autopilot_id, after, page.limit)
+        shown = found[: page.size]
+        more = page_token([shown[-1].user_id], query) if len(found) > page.size else ""
+        return pb.ListCollaboratorsResponse(
+            collaborators=[messages.collaborator(each) for each in shown], next_page_token=more
         )
-        await self._secrets.remove(current_actor(), trigger_id, secret_id)
-        return pb.RemoveSigningSecretResponse()
 
-    async def ListSigningSecrets(
-        self, request: pb.ListSigningSecretsRequest, context: Any
-    ) -> pb.ListSigningSecretsResponse:
-        """List signing secrets by their hints."""
-        trigger_id = parse.one_id("trigger_id", request.trigger_id)
-        found = await self._secrets.page(current_actor(), trigger_id)
-        return pb.ListSigningSecretsResponse(signing_secrets=found)
+
+def _shown(published: Published) -> rule_pb.Autopilot:
+    return messages.autopilot(published.rule, published.subscribers)

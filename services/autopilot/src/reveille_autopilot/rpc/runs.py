@@ -2,39 +2,60 @@
 
 from __future__ import annotations
 
+from collections.abc import AsyncIterator
+from dataclasses import dataclass
 from typing import Any
 from uuid import UUID
 
 from reveille.autopilot.v1 import autopilot_service_pb2 as pb
 from reveille_autopilot.rpc import parse
-from reveille_autopilot.rpc.rules import RuleServicer
+from reveille_autopilot.rpc.triggers import TriggerServicer
 from reveille_autopilot.usecases import messages
 from reveille_autopilot.usecases.autopilots import Autopilots
 from reveille_autopilot.usecases.call_off import CallOff
+from reveille_autopilot.usecases.collaborators import Collaborators
+from reveille_autopilot.usecases.read_rules import RuleReader
 from reveille_autopilot.usecases.read_runs import RunReader
 from reveille_autopilot.usecases.run_now import RunRequests
 from reveille_autopilot.usecases.signing import SigningSecrets
 from reveille_autopilot.usecases.triggers import Triggers
+from reveille_autopilot.usecases.usage import Usage
+from reveille_autopilot.usecases.watch_runs import RunWatcher
 from reveille_runtime.access import current_actor
 from reveille_runtime.paging import page_token, read_page
 
 
-class AutopilotServicer(RuleServicer):
+@dataclass(frozen=True, slots=True)
+class Rules:
+    """The use cases that publish."""
+
+    autopilots: Autopilots
+    reader: RuleReader
+    collaborators: Collaborators
+    triggers: Triggers
+    secrets: SigningSecrets
+
+
+class AutopilotServicer(TriggerServicer):
     """Serves AutopilotService whole."""
 
     def __init__(
         self,
-        autopilots: Autopilots,
-        triggers: Triggers,
-        secrets: SigningSecrets,
+        rules: Rules,
         requests: RunRequests,
-        reader: RunReader,
+        runs: RunReader,
+        watcher: RunWatcher,
         call_off: CallOff,
+        usage: Usage,
     ) -> None:
-        super().__init__(autopilots, triggers, secrets)
+        super().__init__(
+            rules.autopilots, rules.reader, rules.collaborators, rules.triggers, rules.secrets
+        )
         self._requests = requests
-        self._reader = reader
+        self._runs = runs
+        self._watcher = watcher
         self._call_off = call_off
+        self._usage = usage
 
     async def RunAutopilot(
         self, request: pb.RunAutopilotRequest, context: Any
@@ -47,7 +68,7 @@ class AutopilotServicer(RuleServicer):
     async def GetRun(self, request: pb.GetRunRequest, context: Any) -> pb.GetRunResponse:
         """Read a run."""
         run_id = parse.one_id("run_id", request.run_id)
-        return pb.GetRunResponse(run=messages.run(await self._reader.get(current_actor(), run_id)))
+        return pb.GetRunResponse(run=messages.run(await self._runs.get(current_actor(), run_id)))
 
     async def ListRuns(self, request: pb.ListRunsRequest, context: Any) -> pb.ListRunsResponse:
         """List runs."""
@@ -61,7 +82,7 @@ class AutopilotServicer(RuleServicer):
         )
         page = read_page(request.page_size, request.page_token, query)
         before = None if page.after is None else UUID(str(page.after[0]))
-        found = await self._reader.page(current_actor(), wanted, before, page.limit)
+        found = await self._runs.page(current_actor(), wanted, before, page.limit)
         shown = found[: page.size]
         more = page_token([shown[-1].id], query) if len(found) > page.size else ""
         return pb.ListRunsResponse(
@@ -77,5 +98,18 @@ class AutopilotServicer(RuleServicer):
     async def WaitRun(self, request: pb.WaitRunRequest, context: Any) -> pb.WaitRunResponse:
         """Wait for a run's outcome."""
         run_id, timeout = parse.waiting(request)
-        run = await self._reader.wait(current_actor(), run_id, timeout)
+        run = await self._runs.wait(current_actor(), run_id, timeout)
         return pb.WaitRunResponse(run=messages.run(run))
+
+    async def WatchRuns(
+        self, request: pb.WatchRunsRequest, context: Any
+    ) -> AsyncIterator[pb.WatchRunsResponse]:
+        """Stream runs as they change."""
+        watch = parse.run_watch(request)
+        async for message in self._watcher.watch(current_actor(), watch, context):
+            yield message
+
+    async def GetUsage(self, request: pb.GetUsageRequest, context: Any) -> pb.GetUsageResponse:
+        """Tell how much of a quota is used."""
+        workspace_id = parse.one_id("workspace_id", request.workspace_id)
+        return await self._usage(current_actor(), workspace_id)

@@ -7,7 +7,7 @@ from uuid import UUID
 
 from reveille.autopilot.v1 import workspace_service_pb2 as pb
 from reveille.autopilot.v1.workspace_service_pb2_grpc import WorkspaceServiceServicer
-from reveille_autopilot.rpc import parse
+from reveille_autopilot.rpc import edits, parse
 from reveille_autopilot.usecases import messages
 from reveille_autopilot.usecases.workspaces import Workspaces
 from reveille_runtime.access import current_actor
@@ -49,6 +49,29 @@ class WorkspaceServicer(WorkspaceServiceServicer):
         return pb.ListWorkspacesResponse(
             workspaces=[messages.workspace(each) for each in shown], next_page_token=more
         )
+
+    async def UpdateWorkspace(
+        self, request: pb.UpdateWorkspaceRequest, context: Any
+    ) -> pb.UpdateWorkspaceResponse:
+        """Change a workspace."""
+        after = await self._workspaces.update(current_actor(), edits.workspace_edit(request))
+        return pb.UpdateWorkspaceResponse(workspace=messages.workspace(after))
+
+    async def UpdateMember(
+        self, request: pb.UpdateMemberRequest, context: Any
+    ) -> pb.UpdateMemberResponse:
+        """Change the role of a member."""
+        workspace_id, user_id, role = parse.changed_member(request)
+        made = await self._workspaces.update_member(current_actor(), workspace_id, user_id, role)
+        return pb.UpdateMemberResponse(member=messages.member(made))
+
+    async def RemoveMember(
+        self, request: pb.RemoveMemberRequest, context: Any
+    ) -> pb.RemoveMemberResponse:
+        """End a membership."""
+        workspace_id, user_id = parse.one_member(request)
+        await self._workspaces.remove_member(current_actor(), workspace_id, user_id)
+        return pb.RemoveMemberResponse()
 
     async def AddMember(self, request: pb.AddMemberRequest, context: Any) -> pb.AddMemberResponse:
         """Add a member."""

@@ -9,7 +9,7 @@ from uuid import UUID
 
 from reveille_autopilot.domain.attribution import Candidates, Publisher
 from reveille_autopilot.domain.gate import Rule
-from reveille_autopilot.domain.models import Payload, Run
+from reveille_autopilot.domain.models import Payload, Quota, Run
 from reveille_autopilot.store import rows
 from reveille_runtime.db import Tx
 from reveille_runtime.queries import load_queries
@@ -22,7 +22,6 @@ class LoadedRule:
     """A rule as the gate judges it, with the moment it was read at."""
 
     rule: Rule
-    fail_closed: bool
     now: datetime
 
 
@@ -82,6 +81,9 @@ async def insert(tx: Tx, new: Sequence[NewRun]) -> set[UUID]:
         [dict(run.trace_carrier) for run in runs],
         [run.created_at for run in runs],
         [run.finished_at for run in runs],
+        [run.squad_id for run in runs],
+        [run.project_id for run in runs],
+        [run.quota_period_start for run in runs],
     )
     return {rows.uuid(row["id"]) for row in found}
 
@@ -113,8 +115,10 @@ def _loaded(row: rows.Row) -> LoadedRule:
             ),
             rule_publisher=_publisher(row["rule_publisher"], active=row["rule_publisher_active"]),
         ),
+        fail_closed=bool(row["fail_closed"]),
+        quota=Quota() if row["quota_action"] is None else rows.quota(row),
     )
-    return LoadedRule(rule, bool(row["fail_closed"]), row["now"])
+    return LoadedRule(rule, row["now"])
 
 
 def _publisher(user_id: str | None, *, active: bool) -> Publisher | None:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from datetime import datetime
 from uuid import UUID
 
-import asyncpg
-
 from reveille_autopilot.domain.models import Autopilot
+from reveille_autopilot.domain.states import AutopilotStatus, RunState
 from reveille_autopilot.domain.versions import RuleVersion
 from reveille_autopilot.store import rows
 from reveille_runtime.db import Tx
@@ -27,11 +27,15 @@ async def insert(tx: Tx, rule: Autopilot) -> None:
         rule.prompt,
         rule.issue_title_template,
         rule.agent_id,
+        rule.squad_id,
+        rule.project_id,
         rule.execution_mode.value,
+        rule.overlap_policy.value,
         rule.status.value,
         rule.creator_user_id,
         rule.rule_version_id,
         rule.rule_sequence,
+        rule.revision,
         rule.created_at,
     )
 
@@ -48,9 +52,16 @@ async def lock(tx: Tx, locks: LockOrder, autopilot_id: UUID) -> Autopilot | None
     return rows.autopilot(found[0]) if found else None
 
 
-async def page(tx: Tx, workspace_id: UUID, before: UUID | None, limit: int) -> list[Autopilot]:
+async def page(
+    tx: Tx,
+    workspace_id: UUID,
+    statuses: Sequence[AutopilotStatus],
+    before: UUID | None,
+    limit: int,
+) -> list[Autopilot]:
     """List the rules of a workspace."""
-    found = await tx.fetch(Q["list_autopilots"], workspace_id, before, limit)
+    wanted = [status.value for status in statuses]
+    found = await tx.fetch(Q["list_autopilots"], workspace_id, wanted, before, limit)
     return [rows.autopilot(row) for row in found]
 
 
@@ -59,10 +70,21 @@ async def update(tx: Tx, before: Autopilot, after: Autopilot) -> bool:
     changed = await tx.execute(
         Q["update_autopilot"],
         before.id,
-        before.rule_sequence,
+        before.revision,
+        after.title,
+        after.prompt,
+        after.issue_title_template,
+        after.agent_id,
+        after.squad_id,
+        after.project_id,
+        after.execution_mode.value,
+        after.overlap_policy.value,
         after.status.value,
+        after.pause_reason,
         after.rule_version_id,
         after.rule_sequence,
+        after.revision,
+        after.active_since,
         after.updated_at,
     )
     return changed == 1
@@ -82,16 +104,62 @@ async def append_version(tx: Tx, version: RuleVersion) -> None:
         version.prompt,
         version.issue_title_template,
         version.agent_id,
+        version.squad_id,
+        version.project_id,
         version.execution_mode.value,
+        version.overlap_policy.value,
         version.status.value,
         list(version.triggers),
         version.created_at,
     )
 
 
-async def latest_version(tx: Tx, autopilot_id: UUID) -> asyncpg.Record | None:
-    """Read who published what is in force."""
-    return await tx.fetchrow(Q["latest_rule_version"], autopilot_id)
+async def versions(tx: Tx, autopilot_id: UUID, before: int | None, limit: int) -> list[RuleVersion]:
+    """List what a rule has said, newest first."""
+    found = await tx.fetch(Q["list_rule_versions"], autopilot_id, before, limit)
+    return [rows.rule_version(row) for row in found]
+
+
+async def version(tx: Tx, version_id: UUID) -> RuleVersion | None:
+    """Read what a rule said once."""
+    row = await tx.fetchrow(Q["get_rule_version"], version_id)
+    return None if row is None else rows.rule_version(row)
+
+
+async def active(
+    tx: Tx,
+    workspace_id: UUID | None,
+    agents: Sequence[UUID] | None,
+    squads: Sequence[UUID] | None,
+    after: UUID,
+    limit: int,
+) -> list[Autopilot]:
+    """Read the rules in force of agents and squads; of all where neither is named."""
+    found = await tx.fetch(Q["active_by_target"], agents, squads, after, limit, workspace_id)
+    return [rows.autopilot(row) for row in found]
+
+
+async def of_squads(tx: Tx, squads: Sequence[UUID]) -> list[Autopilot]:
+    """Read the rules of squads that are not archived."""
+    return [rows.autopilot(row) for row in await tx.fetch(Q["of_squads"], squads)]
+
+
+async def squads_in_use(tx: Tx, workspace_id: UUID) -> list[UUID]:
+    """Name the squads of a workspace that rules in force are for."""
+    found = await tx.fetch(Q["squads_in_use"], workspace_id)
+    return [rows.uuid(row["squad_id"]) for row in found]
+
+
+async def last_runs(tx: Tx, ids: Sequence[UUID]) -> dict[UUID, tuple[UUID, RunState, datetime]]:
+    """Read the newest run of each rule: its id, its state, and when it was admitted."""
+    return {
+        rows.uuid(row["autopilot_id"]): (
+            rows.uuid(row["id"]),
+            RunState(row["state"]),
+            row["created_at"],
+        )
+        for row in await tx.fetch(Q["last_runs"], ids)
+    }
 
 
 async def now(tx: Tx) -> datetime:

@@ -11,6 +11,7 @@ from reveille_autopilot.domain.models import (
     Autopilot,
     EventFilter,
     Member,
+    Quota,
     Run,
     ScheduleConfig,
     Trigger,
@@ -20,12 +21,17 @@ from reveille_autopilot.domain.models import (
 from reveille_autopilot.domain.states import (
     AttributionSource,
     AutopilotStatus,
+    Change,
     ExecutionMode,
     MemberRole,
+    OverlapPolicy,
+    QuotaAction,
+    QuotaPeriod,
     RunSource,
     RunState,
     TriggerKind,
 )
+from reveille_autopilot.domain.versions import RuleVersion
 
 Row = asyncpg.Record
 
@@ -48,8 +54,16 @@ def workspace(row: Row) -> Workspace:
         issue_prefix=row["issue_prefix"],
         attribution_fail_closed=row["attribution_fail_closed"],
         default_responsible_user_id=row["default_responsible_user_id"],
+        quota=quota(row),
         revision=row["revision"],
         created_at=row["created_at"],
+    )
+
+
+def quota(row: Row) -> Quota:
+    """Read a quota."""
+    return Quota(
+        QuotaAction(row["quota_action"]), row["quota_limit"], QuotaPeriod(row["quota_period"])
     )
 
 
@@ -68,12 +82,18 @@ def autopilot(row: Row, prefix: str = "") -> Autopilot:
         title=row[f"{prefix}title"],
         prompt=row[f"{prefix}prompt"],
         issue_title_template=row[f"{prefix}issue_title_template"],
-        agent_id=uuid(row[f"{prefix}agent_id"]),
+        agent_id=maybe_uuid(row[f"{prefix}agent_id"]),
+        squad_id=maybe_uuid(row[f"{prefix}squad_id"]),
+        project_id=maybe_uuid(row[f"{prefix}project_id"]),
         execution_mode=ExecutionMode(row[f"{prefix}execution_mode"]),
+        overlap_policy=OverlapPolicy(row[f"{prefix}overlap_policy"]),
         status=AutopilotStatus(row[f"{prefix}status"]),
+        pause_reason=row[f"{prefix}pause_reason"],
         creator_user_id=row[f"{prefix}creator_user_id"],
         rule_version_id=uuid(row[f"{prefix}rule_version_id"]),
         rule_sequence=row[f"{prefix}rule_sequence"],
+        revision=row[f"{prefix}revision"],
+        active_since=row[f"{prefix}active_since"],
         created_at=row[f"{prefix}created_at"],
         updated_at=row[f"{prefix}updated_at"],
     )
@@ -100,7 +120,9 @@ def trigger(row: Row, prefix: str = "") -> Trigger:
 
 def _config(row: Row, prefix: str) -> ScheduleConfig | WebhookConfig:
     if TriggerKind(row[f"{prefix}kind"]) is TriggerKind.SCHEDULE:
-        return ScheduleConfig(row[f"{prefix}cron"], row[f"{prefix}time_zone"])
+        return ScheduleConfig(
+            row[f"{prefix}cron"] or "", row[f"{prefix}time_zone"], row[f"{prefix}run_at"]
+        )
     return WebhookConfig(
         provider=row[f"{prefix}provider"],
         event_filters=tuple(
@@ -126,7 +148,9 @@ def run(row: Row) -> Run:
         delivery_id=maybe_uuid(row["delivery_id"]),
         given_up_at=row["given_up_at"],
         execution_mode=ExecutionMode(row["execution_mode"]),
-        agent_id=uuid(row["agent_id"]),
+        agent_id=maybe_uuid(row["agent_id"]),
+        squad_id=maybe_uuid(row["squad_id"]),
+        project_id=maybe_uuid(row["project_id"]),
         rule_version_id=uuid(row["rule_version_id"]),
         title=row["title"],
         prompt=row["prompt"],
@@ -149,4 +173,28 @@ def run(row: Row) -> Run:
         trace_carrier=row["trace_carrier"],
         created_at=row["created_at"],
         finished_at=row["finished_at"],
+        quota_period_start=row["quota_period_start"],
+    )
+
+
+def rule_version(row: Row) -> RuleVersion:
+    """Read what a rule said."""
+    return RuleVersion(
+        id=uuid(row["id"]),
+        autopilot_id=uuid(row["autopilot_id"]),
+        workspace_id=uuid(row["workspace_id"]),
+        sequence=row["sequence"],
+        change=Change(row["change"]),
+        publisher_user_id=row["publisher_user_id"],
+        title=row["title"],
+        prompt=row["prompt"],
+        issue_title_template=row["issue_title_template"],
+        agent_id=maybe_uuid(row["agent_id"]),
+        squad_id=maybe_uuid(row["squad_id"]),
+        project_id=maybe_uuid(row["project_id"]),
+        execution_mode=ExecutionMode(row["execution_mode"]),
+        overlap_policy=OverlapPolicy(row["overlap_policy"]),
+        status=AutopilotStatus(row["status"]),
+        triggers=tuple(row["triggers"]),
+        created_at=row["created_at"],
     )

@@ -33,6 +33,11 @@ async def get(tx: Tx, ids: Sequence[UUID]) -> dict[UUID, Run]:
     return _by_id(await tx.fetch(Q["get_runs"], ids))
 
 
+async def brief(tx: Tx, ids: Sequence[UUID]) -> dict[UUID, Run]:
+    """Read runs by id, without their texts."""
+    return _by_id(await tx.fetch(Q["brief_runs"], ids))
+
+
 async def lock(tx: Tx, locks: LockOrder, ids: Iterable[UUID]) -> dict[UUID, Run]:
     """Read runs and hold them."""
     return _by_id(await locks.take(tx, Level.RUN, Q["lock_runs"], ids))
@@ -120,6 +125,19 @@ async def page(
     found = await tx.fetch(
         Q["list_runs"], workspace_id, autopilot_id, trigger_id, wanted, before, limit
     )
+    return [rows.run(row) for row in found]
+
+
+async def open_page(
+    tx: Tx,
+    workspace_id: UUID,
+    autopilot_id: UUID | None,
+    trigger_id: UUID | None,
+    after: UUID,
+    limit: int,
+) -> list[Run]:
+    """List runs without an outcome, oldest first."""
+    found = await tx.fetch(Q["open_runs"], workspace_id, autopilot_id, trigger_id, after, limit)
     return [rows.run(row) for row in found]
 
 

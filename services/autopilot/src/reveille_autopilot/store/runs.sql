@@ -3,10 +3,24 @@
 SELECT id, workspace_id, autopilot_id, trigger_id, source, state, occurrence_key,
     coalesce(planned_at, given_up_planned_at) AS planned_at,
     coalesce(delivery_id, given_up_delivery_id) AS delivery_id, given_up_at, execution_mode,
-    agent_id, rule_version_id, title, prompt, originator_user_id, accountable_user_id,
-    attribution_source, reason, message, wakeup_id, issue_id, result, payload_ready, payload_bytes, attempts,
+    agent_id, squad_id, project_id, quota_period_start, rule_version_id, title, prompt, originator_user_id, accountable_user_id,
+    attribution_source, reason, message, wakeup_id, issue_id, result, payload_ready,
+    payload_bytes, attempts,
     next_attempt_at, dispatch_deadline_at, cancel_requested_at, cancel_requested_by,
     request_fingerprint, trace_carrier, created_at, finished_at
+FROM runs
+WHERE id = ANY($1::uuid[]);
+
+-- name: brief_runs
+-- The same without texts, for watchers. $1 ids
+SELECT id, workspace_id, autopilot_id, trigger_id, source, state, occurrence_key,
+    coalesce(planned_at, given_up_planned_at) AS planned_at,
+    coalesce(delivery_id, given_up_delivery_id) AS delivery_id, given_up_at, execution_mode,
+    agent_id, squad_id, project_id, quota_period_start, rule_version_id, title, '' AS prompt,
+    originator_user_id, accountable_user_id, attribution_source, reason, message, wakeup_id,
+    issue_id, NULL::bytea AS result, payload_ready, payload_bytes, attempts, next_attempt_at,
+    dispatch_deadline_at, cancel_requested_at, cancel_requested_by, request_fingerprint,
+    trace_carrier, created_at, finished_at
 FROM runs
 WHERE id = ANY($1::uuid[]);
 
@@ -15,8 +29,9 @@ WHERE id = ANY($1::uuid[]);
 SELECT id, workspace_id, autopilot_id, trigger_id, source, state, occurrence_key,
     coalesce(planned_at, given_up_planned_at) AS planned_at,
     coalesce(delivery_id, given_up_delivery_id) AS delivery_id, given_up_at, execution_mode,
-    agent_id, rule_version_id, title, prompt, originator_user_id, accountable_user_id,
-    attribution_source, reason, message, wakeup_id, issue_id, result, payload_ready, payload_bytes, attempts,
+    agent_id, squad_id, project_id, quota_period_start, rule_version_id, title, prompt, originator_user_id, accountable_user_id,
+    attribution_source, reason, message, wakeup_id, issue_id, result, payload_ready,
+    payload_bytes, attempts,
     next_attempt_at, dispatch_deadline_at, cancel_requested_at, cancel_requested_by,
     request_fingerprint, trace_carrier, created_at, finished_at
 FROM runs
@@ -87,8 +102,8 @@ WHERE ctid = ANY(ARRAY(
     ))
     AND next_attempt_at <= (SELECT clock())
 RETURNING id, workspace_id, autopilot_id, trigger_id, source, state, occurrence_key, planned_at,
-    delivery_id, given_up_at, execution_mode, agent_id, rule_version_id, title, prompt,
-    originator_user_id, accountable_user_id, attribution_source, reason, message, wakeup_id,
+    delivery_id, given_up_at, execution_mode, agent_id, squad_id, project_id, quota_period_start,
+    rule_version_id, title, prompt, originator_user_id, accountable_user_id, attribution_source, reason, message, wakeup_id,
     issue_id, result, payload_ready, payload_bytes, attempts, next_attempt_at, dispatch_deadline_at,
     cancel_requested_at, cancel_requested_by, request_fingerprint, trace_carrier, created_at,
     finished_at, clock() AS now;
@@ -123,17 +138,34 @@ UPDATE runs
 SET next_attempt_at = clock()
 WHERE next_attempt_at > (SELECT clock()) AND (state <> 'pending' OR payload_ready);
 
+-- name: open_runs
+-- The runs without an outcome, for a watcher's snapshot.
+-- $1 workspace_id, $2 autopilot_id or null, $3 trigger_id or null, $4 after id, $5 limit
+SELECT id, workspace_id, autopilot_id, trigger_id, source, state, occurrence_key,
+    coalesce(planned_at, given_up_planned_at) AS planned_at,
+    coalesce(delivery_id, given_up_delivery_id) AS delivery_id, given_up_at, execution_mode,
+    agent_id, squad_id, project_id, quota_period_start, rule_version_id, title, '' AS prompt,
+    originator_user_id, accountable_user_id, attribution_source, reason, message, wakeup_id,
+    issue_id, NULL::bytea AS result, payload_ready, payload_bytes, attempts, next_attempt_at,
+    dispatch_deadline_at, cancel_requested_at, cancel_requested_by, request_fingerprint,
+    trace_carrier, created_at, finished_at
+FROM runs
+WHERE workspace_id = $1 AND finished_at IS NULL AND ($2::uuid IS NULL OR autopilot_id = $2)
+    AND ($3::uuid IS NULL OR trigger_id = $3) AND id > $4
+ORDER BY id
+LIMIT $5;
+
 -- name: list_runs
 -- Newest first, without texts. $1 workspace_id, $2 autopilot_id or null, $3 trigger_id or null,
 -- $4 states or null, $5 before id or null, $6 limit
 SELECT id, workspace_id, autopilot_id, trigger_id, source, state, occurrence_key,
     coalesce(planned_at, given_up_planned_at) AS planned_at,
     coalesce(delivery_id, given_up_delivery_id) AS delivery_id, given_up_at, execution_mode,
-    agent_id, rule_version_id, title, '' AS prompt, originator_user_id, accountable_user_id,
+    agent_id, squad_id, project_id, quota_period_start, rule_version_id, title, '' AS prompt, originator_user_id, accountable_user_id,
     attribution_source, reason, message, wakeup_id, issue_id,
     CASE WHEN result IS NOT NULL THEN ''::bytea END AS result,
-    payload_ready, payload_bytes, attempts, next_attempt_at, dispatch_deadline_at, cancel_requested_at,
-    cancel_requested_by, request_fingerprint, trace_carrier, created_at, finished_at
+    payload_ready, payload_bytes, attempts, next_attempt_at, dispatch_deadline_at,
+    cancel_requested_at, cancel_requested_by, request_fingerprint, trace_carrier, created_at, finished_at
 FROM runs
 WHERE workspace_id = $1 AND ($2::uuid IS NULL OR autopilot_id = $2)
     AND ($3::uuid IS NULL OR trigger_id = $3)
@@ -148,11 +180,11 @@ LIMIT $6;
 SELECT id, workspace_id, autopilot_id, trigger_id, source, state, occurrence_key,
     coalesce(planned_at, given_up_planned_at) AS planned_at,
     coalesce(delivery_id, given_up_delivery_id) AS delivery_id, given_up_at, execution_mode,
-    agent_id, rule_version_id, title, '' AS prompt, originator_user_id, accountable_user_id,
+    agent_id, squad_id, project_id, quota_period_start, rule_version_id, title, '' AS prompt, originator_user_id, accountable_user_id,
     attribution_source, reason, message, wakeup_id, issue_id,
     CASE WHEN result IS NOT NULL THEN ''::bytea END AS result,
-    payload_ready, payload_bytes, attempts, next_attempt_at, dispatch_deadline_at, cancel_requested_at,
-    cancel_requested_by, request_fingerprint, trace_carrier, created_at, finished_at
+    payload_ready, payload_bytes, attempts, next_attempt_at, dispatch_deadline_at,
+    cancel_requested_at, cancel_requested_by, request_fingerprint, trace_carrier, created_at, finished_at
 FROM runs
 WHERE id = $1 OR delivery_id = $1 OR wakeup_id = $1 OR issue_id = $1
 ORDER BY id DESC

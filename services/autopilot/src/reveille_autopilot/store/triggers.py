@@ -23,6 +23,7 @@ class ScopeState:
     revision: int
     cron: str
     time_zone: str
+    run_at: datetime | None
     enabled: bool
     effective_from: datetime
     deleted: bool
@@ -55,15 +56,41 @@ async def insert(tx: Tx, trigger: Trigger, token_sha256: bytes | None) -> None:
         trigger.kind.value,
         trigger.enabled,
         trigger.label,
-        schedule and schedule.cron,
+        schedule and (schedule.cron or None),
         schedule and schedule.time_zone,
         webhook and webhook.provider,
         webhook and [wanted.as_json() for wanted in webhook.event_filters],
         webhook and webhook.max_body_bytes,
         token_sha256,
         trigger.publisher_user_id,
+        schedule and schedule.run_at,
         trigger.created_at,
     )
+
+
+async def update(tx: Tx, before: Trigger, after: Trigger) -> bool:
+    """Store an edit; False when the trigger is not the one that was read."""
+    schedule = after.config if isinstance(after.config, ScheduleConfig) else None
+    webhook = after.config if isinstance(after.config, WebhookConfig) else None
+    changed = await tx.execute(
+        Q["update_trigger"],
+        before.id,
+        before.revision,
+        after.enabled,
+        after.label,
+        schedule and (schedule.cron or None),
+        schedule and schedule.time_zone,
+        schedule and schedule.run_at,
+        webhook and [wanted.as_json() for wanted in webhook.event_filters],
+        webhook and webhook.max_body_bytes,
+        after.effective_from,
+    )
+    return changed == 1
+
+
+async def of_rules(tx: Tx, autopilot_ids: Sequence[UUID]) -> list[Trigger]:
+    """Read the live triggers of many rules."""
+    return [rows.trigger(row) for row in await tx.fetch(Q["triggers_of"], autopilot_ids)]
 
 
 async def get(tx: Tx, trigger_id: UUID) -> Trigger | None:
@@ -144,8 +171,9 @@ def _scope(row: rows.Row) -> ScopeState:
     return ScopeState(
         id=rows.uuid(row["id"]),
         revision=row["revision"],
-        cron=row["cron"],
+        cron=row["cron"] or "",
         time_zone=row["time_zone"],
+        run_at=row["run_at"],
         enabled=row["enabled"],
         effective_from=row["effective_from"],
         deleted=row["deleted"],

@@ -2,34 +2,54 @@
 -- A new trigger, with the hash of its address if it is a webhook.
 -- $1 id, $2 autopilot_id, $3 workspace_id, $4 kind, $5 enabled, $6 label, $7 cron, $8 time_zone,
 -- $9 provider, $10 event_filters, $11 max_body_bytes, $12 token_sha256, $13 publisher_user_id,
--- $14 created_at, which is also effective_from: an instant before it does not count.
+-- $14 run_at, $15 created_at, which is also effective_from: an instant before it does not count.
 INSERT INTO triggers
     (id, autopilot_id, workspace_id, kind, enabled, label, cron, time_zone, provider,
-    event_filters, max_body_bytes, token_sha256, publisher_user_id, created_at, effective_from)
-VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $14);
+    event_filters, max_body_bytes, token_sha256, publisher_user_id, run_at, created_at,
+    effective_from)
+VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $15);
+
+-- name: update_trigger
+-- An edit; the revision read under the rule's lock guards against a lost lock. Times before
+-- effective_from do not count: it moves where a schedule changed or came back.
+-- $1 id, $2 the revision before, $3 enabled, $4 label, $5 cron, $6 time_zone, $7 run_at,
+-- $8 event_filters, $9 max_body_bytes, $10 effective_from
+UPDATE triggers
+SET enabled = $3, label = $4, cron = $5, time_zone = $6, run_at = $7, event_filters = $8,
+    max_body_bytes = $9, effective_from = greatest(effective_from, $10), revision = revision + 1
+WHERE id = $1 AND revision = $2 AND deleted_at IS NULL;
+
+-- name: triggers_of
+-- The triggers of many rules, for display. $1 autopilot_ids
+SELECT id, autopilot_id, workspace_id, kind, enabled, label, cron, time_zone, run_at,
+    effective_from, provider, event_filters, max_body_bytes, publisher_user_id, revision,
+    synced_revision, sync_error, created_at, deleted_at
+FROM triggers
+WHERE autopilot_id = ANY($1::uuid[]) AND deleted_at IS NULL
+ORDER BY id;
 
 -- name: get_trigger
 -- One trigger, tombstones included. $1 id
-SELECT id, autopilot_id, workspace_id, kind, enabled, label, cron, time_zone, effective_from,
-    provider, event_filters, max_body_bytes, publisher_user_id, revision, synced_revision,
-    sync_error, created_at, deleted_at
+SELECT id, autopilot_id, workspace_id, kind, enabled, label, cron, time_zone, run_at,
+    effective_from, provider, event_filters, max_body_bytes, publisher_user_id, revision,
+    synced_revision, sync_error, created_at, deleted_at
 FROM triggers
 WHERE id = $1;
 
 -- name: live_triggers
 -- All triggers of a rule, for its snapshot and its edits. $1 autopilot_id
-SELECT id, autopilot_id, workspace_id, kind, enabled, label, cron, time_zone, effective_from,
-    provider, event_filters, max_body_bytes, publisher_user_id, revision, synced_revision,
-    sync_error, created_at, deleted_at
+SELECT id, autopilot_id, workspace_id, kind, enabled, label, cron, time_zone, run_at,
+    effective_from, provider, event_filters, max_body_bytes, publisher_user_id, revision,
+    synced_revision, sync_error, created_at, deleted_at
 FROM triggers
 WHERE autopilot_id = $1 AND deleted_at IS NULL
 ORDER BY id;
 
 -- name: list_triggers
 -- Oldest first. $1 autopilot_id, $2 after id or null, $3 limit
-SELECT id, autopilot_id, workspace_id, kind, enabled, label, cron, time_zone, effective_from,
-    provider, event_filters, max_body_bytes, publisher_user_id, revision, synced_revision,
-    sync_error, created_at, deleted_at
+SELECT id, autopilot_id, workspace_id, kind, enabled, label, cron, time_zone, run_at,
+    effective_from, provider, event_filters, max_body_bytes, publisher_user_id, revision,
+    synced_revision, sync_error, created_at, deleted_at
 FROM triggers
 WHERE autopilot_id = $1 AND deleted_at IS NULL AND ($2::uuid IS NULL OR id > $2)
 ORDER BY id
@@ -70,7 +90,7 @@ WHERE id = $1 AND kind = 'webhook' AND deleted_at IS NULL;
 -- name: unsynced_scopes
 -- Schedules whose present form the scheduler has not confirmed; enabled only while the rule is in
 -- force. $1 after this id, $2 limit
-SELECT t.id, t.cron, t.time_zone, t.enabled AND a.status = 'active' AS enabled,
+SELECT t.id, t.cron, t.time_zone, t.run_at, t.enabled AND a.status = 'active' AS enabled,
     t.effective_from, t.revision, t.deleted_at IS NOT NULL AS deleted
 FROM triggers t
 JOIN autopilots a ON a.id = t.autopilot_id
@@ -80,7 +100,7 @@ LIMIT $2;
 
 -- name: unsynced_scopes_of
 -- The same for some of them. $1 ids
-SELECT t.id, t.cron, t.time_zone, t.enabled AND a.status = 'active' AS enabled,
+SELECT t.id, t.cron, t.time_zone, t.run_at, t.enabled AND a.status = 'active' AS enabled,
     t.effective_from, t.revision, t.deleted_at IS NOT NULL AS deleted
 FROM triggers t
 JOIN autopilots a ON a.id = t.autopilot_id

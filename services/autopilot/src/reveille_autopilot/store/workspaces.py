@@ -10,6 +10,7 @@ from reveille_autopilot.domain.models import Member, Workspace
 from reveille_autopilot.domain.states import MemberRole
 from reveille_autopilot.store import rows
 from reveille_runtime.db import Tx
+from reveille_runtime.lockorder import Level, LockOrder
 from reveille_runtime.queries import load_queries
 
 Q = load_queries("reveille_autopilot.store", "workspaces.sql")
@@ -39,6 +40,28 @@ async def insert(
 async def get(tx: Tx, workspace_id: UUID) -> Workspace | None:
     """Read a workspace."""
     row = await tx.fetchrow(Q["get_workspace"], workspace_id)
+    return None if row is None else rows.workspace(row)
+
+
+async def lock(tx: Tx, locks: LockOrder, workspace_id: UUID) -> Workspace | None:
+    """Read a workspace and keep others from editing it, or who owns it."""
+    found = await locks.take(tx, Level.WORKSPACE, Q["lock_workspaces"], [workspace_id])
+    return rows.workspace(found[0]) if found else None
+
+
+async def update(tx: Tx, before: Workspace, after: Workspace) -> Workspace | None:
+    """Store an edit; None when the workspace is not the one that was read."""
+    row = await tx.fetchrow(
+        Q["update_workspace"],
+        before.id,
+        before.revision,
+        after.name,
+        after.attribution_fail_closed,
+        after.default_responsible_user_id,
+        after.quota.action.value,
+        after.quota.limit,
+        after.quota.period.value,
+    )
     return None if row is None else rows.workspace(row)
 
 

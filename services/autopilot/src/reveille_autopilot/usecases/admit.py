@@ -7,16 +7,17 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime
 from uuid import UUID
 
-from reveille_autopilot.domain.admission import Occasion, freeze
+from reveille_autopilot.domain.admission import Occasion
 from reveille_autopilot.domain.attribution import Publisher, principal
 from reveille_autopilot.domain.gate import (
-    Invocable,
     Judgement,
+    Known,
     Occurrence,
     Rule,
+    Start,
     Verdict,
+    Wanted,
     judge,
-    own_checks,
     runtime_must_be_online,
 )
 from reveille_autopilot.domain.keys import generation_key
@@ -24,11 +25,15 @@ from reveille_autopilot.domain.models import Payload, Run
 from reveille_autopilot.store import admission
 from reveille_autopilot.usecases.invocability import Question, ask
 from reveille_autopilot.usecases.peers import Heartbeat
+from reveille_autopilot.usecases.places import Applicant, Placed, place
 from reveille_autopilot.usecases.settle import Settler
 from reveille_autopilot.usecases.summary import RunTracing
 from reveille_runtime.batcher import Batcher
 from reveille_runtime.crash import crash_point
 from reveille_runtime.db import Database, Tx, retrying_transaction
+
+_NOTHING = Known()
+_UNSETTLED = Judgement(Verdict.UNAVAILABLE, None, "another call is at work on this occurrence")
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,8 +70,11 @@ class _Loaded:
     candidate: Candidate
     key: str
     rule: Rule
-    fail_closed: bool
     now: datetime
+
+    def judge(self, known: Known = _NOTHING) -> Judgement | Wanted:
+        """Ask the gate."""
+        return judge(self.candidate.occurrence, self.rule, known)
 
 
 class Admissions:
@@ -101,76 +109,99 @@ class Admissions:
         admissions |= await self._store(judged)
         return [admissions[each.key] for each in candidates]
 
-    async def _judge(self, loaded: Sequence[_Loaded]) -> list[tuple[_Loaded, Judgement]]:
-        """Ask heartbeat about those that pass our own checks, then judge all."""
+    async def _judge(
+        self, loaded: Sequence[_Loaded]
+    ) -> list[tuple[_Loaded, Known, Judgement | Wanted]]:
+        """Ask heartbeat about those that pass our own checks, then judge all by its answers."""
+        first = [(each, each.judge()) for each in loaded]
         questions = {
-            each.candidate.key: question
-            for each in loaded
-            if (question := _question(each)) is not None
+            each.candidate.key: _question(each)
+            for each, found in first
+            if found is Wanted.INVOCABLE
         }
         answers = await ask(self._heartbeat, list(questions.values()))
-        judged = []
-        for each in loaded:
-            invocable: Invocable | None = None
-            if (question := questions.get(each.candidate.key)) is not None:
-                invocable = answers.get(question)
-            judgement = judge(
-                each.candidate.occurrence, each.rule, invocable, fail_closed=each.fail_closed
-            )
-            judged.append((each, judgement))
+        judged: list[tuple[_Loaded, Known, Judgement | Wanted]] = []
+        for each, found in first:
+            if (question := questions.get(each.candidate.key)) is None:
+                judged.append((each, _NOTHING, found))
+                continue
+            known = Known(asked=True, invocable=answers.get(question))
+            judged.append((each, known, each.judge(known)))
         return judged
 
-    async def _store(self, judged: Sequence[tuple[_Loaded, Judgement]]) -> dict[str, Admission]:
+    async def _store(
+        self, judged: Sequence[tuple[_Loaded, Known, Judgement | Wanted]]
+    ) -> dict[str, Admission]:
         """Insert the runs; where another admission was first, its run is the answer."""
         admissions: dict[str, Admission] = {}
-        new: dict[str, admission.NewRun] = {}
-        for each, judgement in judged:
-            autopilot = each.rule.autopilot
-            key = each.candidate.key
-            if autopilot is None or judgement.verdict in {Verdict.IGNORE, Verdict.UNAVAILABLE}:
-                admissions[key] = Admission(
-                    None, judgement, None if autopilot is None else autopilot.id
+        new: dict[str, Applicant] = {}
+        for each, known, found in judged:
+            autopilot, key = each.rule.autopilot, each.candidate.key
+            without_run = isinstance(found, Judgement) and found.verdict in {
+                Verdict.IGNORE,
+                Verdict.UNAVAILABLE,
+            }
+            if autopilot is not None and not without_run:
+                new[key] = Applicant(
+                    self._occasion(each),
+                    each.candidate.occurrence,
+                    each.rule,
+                    autopilot,
+                    known,
+                    found,
+                    each.candidate.payload,
+                    each.now,
                 )
-                continue
-            occasion = Occasion(
-                run_id=each.candidate.run_id,
-                key=each.key,
-                source=each.candidate.occurrence.source,
-                trigger_id=each.candidate.occurrence.trigger_id,
-                planned_at=each.candidate.planned_at,
-                delivery_id=each.candidate.delivery_id,
-                payload_ready=each.candidate.payload_ready,
-                request_fingerprint=each.candidate.request_fingerprint,
-                trace_carrier=self._tracing.seed(each.candidate.trace_carrier),
-            )
-            run = freeze(occasion, autopilot, each.rule.trigger, judgement, each.now)
-            new[key] = admission.NewRun(run, each.candidate.payload)
-            admissions[key] = Admission(run, judgement, autopilot.id)
+            elif isinstance(found, Judgement):
+                rule_id = None if autopilot is None else autopilot.id
+                admissions[key] = Admission(None, found, rule_id)
         if not new:
             return admissions
-        first, others = await self._insert(new)
-        self._settler.announce([new[key].run for key in first if new[key].run.terminal])
-        for key, run in others.items():
-            admissions[key] = Admission(run, autopilot_id=run.autopilot_id)
-        return admissions
+        keys = {each.occasion.run_id: key for key, each in new.items()}
+        placed = {keys[each.run.id]: each for each in await self._insert(list(new.values()))}
+        for key, made in placed.items():
+            admissions[key] = Admission(made.run, made.judgement, made.run.autopilot_id)
+        return admissions | await self._made_by_others([key for key in new if key not in placed])
 
-    async def _insert(
-        self, new: Mapping[str, admission.NewRun]
-    ) -> tuple[list[str], dict[str, Run]]:
-        async def write(tx: Tx) -> set[UUID]:
-            inserted = await admission.insert(tx, list(new.values()))
-            crash_point("autopilot.admit.before_commit")
-            return inserted
+    async def _insert(self, applicants: Sequence[Applicant]) -> list[Placed]:
+        async def write(tx: Tx) -> list[Placed]:
+            return await place(tx, applicants)
 
-        inserted = await retrying_transaction(self._db, write, repeatable=True)
+        placed = await retrying_transaction(self._db, write, repeatable=True)
         crash_point("autopilot.admit.after_commit")
-        lost = [key for key, each in new.items() if each.run.id not in inserted]
+        self._tracing.admitted([each.judgement for each in placed])
+        self._settler.announce([each.run for each in placed if each.run.terminal])
+        self._settler.tell()
+        if any(each.judgement.start is Start.REPLACING for each in placed):
+            self._settler.wake_sweep()
+        return placed
+
+    async def _made_by_others(self, lost: Sequence[str]) -> dict[str, Admission]:
         if not lost:
-            return list(new), {}
+            return {}
         async with self._db.session() as tx:
             found = await _current(tx, lost)
-        others = {key: run for key, (_, run) in found.items() if run is not None}
-        return [key for key in new if key not in lost], others
+        return {
+            # None: that run was given up in the same moment; the next call makes a clean one.
+            key: Admission(None, _UNSETTLED)
+            if run is None
+            else Admission(run, autopilot_id=run.autopilot_id)
+            for key, (_, run) in found.items()
+        }
+
+    def _occasion(self, each: _Loaded) -> Occasion:
+        candidate = each.candidate
+        return Occasion(
+            run_id=candidate.run_id,
+            key=each.key,
+            source=candidate.occurrence.source,
+            trigger_id=candidate.occurrence.trigger_id,
+            planned_at=candidate.planned_at,
+            delivery_id=candidate.delivery_id,
+            payload_ready=candidate.payload_ready,
+            request_fingerprint=candidate.request_fingerprint,
+            trace_carrier=self._tracing.seed(candidate.trace_carrier),
+        )
 
 
 async def _current(tx: Tx, keys: Sequence[str]) -> dict[str, tuple[str, Run | None]]:
@@ -210,21 +241,22 @@ async def _load(
             replace(
                 loaded.rule, candidates=replace(loaded.rule.candidates, clicker=candidate.clicker)
             ),
-            loaded.fail_closed,
             loaded.now,
         )
         for candidate, loaded in zip(fresh, rules, strict=True)
     ]
 
 
-def _question(each: _Loaded) -> Question | None:
+def _question(each: _Loaded) -> Question:
     autopilot = each.rule.autopilot
-    if autopilot is None or own_checks(each.candidate.occurrence, each.rule) is not None:
-        return None
+    if autopilot is None:
+        raise RuntimeError("the gate asks nothing about what has no rule")
     person = principal(each.rule.candidates)
     return Question(
         autopilot.workspace_id,
         autopilot.agent_id,
+        autopilot.squad_id,
+        autopilot.project_id,
         "" if person is None else person.user_id,
         person is not None and person.active_member,
         runtime_must_be_online(autopilot.execution_mode),

@@ -19,7 +19,7 @@ from reveille_autopilot.usecases import downstream
 from reveille_autopilot.usecases.dispatch import AGAIN
 from reveille_autopilot.usecases.peers import Heartbeat
 from reveille_autopilot.usecases.settle import Moment, Settler
-from reveille_autopilot.usecases.standing import not_found, standing_of, too_weak
+from reveille_autopilot.usecases.standing import may_run, not_found, standing_of, too_weak
 from reveille_runtime import logs
 from reveille_runtime.access import Actor
 from reveille_runtime.crash import crash_point
@@ -48,8 +48,10 @@ class CallOff:
             if not standing.belongs:
                 raise not_found("run", run_id)
             rule = await autopilots.get(tx, run.autopilot_id)
-            creator = "" if rule is None else rule.creator_user_id
-            if not standing.may_cancel(creator, run.originator_user_id):
+            may = standing.started(run.originator_user_id) or (
+                rule is not None and await may_run(tx, standing, rule)
+            )
+            if not may:
                 raise too_weak(
                     "who started the run, the rule's creator, or an administrator or owner"
                 )

@@ -17,7 +17,7 @@ from opentelemetry.trace import Span, Status, StatusCode
 from reveille_autopilot.domain.models import Payload, Run
 from reveille_autopilot.domain.outcomes import Step
 from reveille_autopilot.domain.states import ExecutionMode, Reason, RunState
-from reveille_autopilot.store import runs
+from reveille_autopilot.store import people, runs
 from reveille_autopilot.usecases import downstream
 from reveille_autopilot.usecases.peers import Heartbeat, is_refusal
 from reveille_autopilot.usecases.settle import Moment, Settler
@@ -77,9 +77,10 @@ class Dispatcher:
             found = await runs.get(tx, list(carriers))
             ready = [run for run in found.values() if _dispatchable(run)]
             payloads = await runs.payloads(tx, [run.id for run in ready]) if ready else {}
+            followers = await people.subscribers(tx, _making_issues(ready))
         spans = {run.id: self._tracing.dispatching(run, carriers[run.id]) for run in ready}
         try:
-            after = await self._make(ready, payloads)
+            after = await self._make(ready, payloads, followers)
         finally:
             for span in spans.values():
                 span.end()
@@ -88,7 +89,10 @@ class Dispatcher:
         return [found[item.run_id] for item in items]
 
     async def _make(
-        self, ready: Sequence[Run], payloads: Mapping[UUID, Payload]
+        self,
+        ready: Sequence[Run],
+        payloads: Mapping[UUID, Payload],
+        followers: Mapping[UUID, Sequence[str]],
     ) -> dict[UUID, Run]:
         if not ready:
             return {}
@@ -96,7 +100,7 @@ class Dispatcher:
         wakes = [run for run in ready if run.execution_mode is ExecutionMode.RUN_ONLY]
         issues = [run for run in ready if run.execution_mode is ExecutionMode.CREATE_ISSUE]
         steps, more = await asyncio.gather(
-            self._enqueue(wakes, payloads), self._create_issues(issues, payloads)
+            self._enqueue(wakes, payloads), self._create_issues(issues, payloads, followers)
         )
         steps |= more
         crash_point("autopilot.dispatch.before_link")
@@ -127,14 +131,19 @@ class Dispatcher:
             return _refused(batch, problem.message) if is_refusal(problem) else _undecided(error)
 
     async def _create_issues(
-        self, batch: Sequence[Run], payloads: Mapping[UUID, Payload]
+        self,
+        batch: Sequence[Run],
+        payloads: Mapping[UUID, Payload],
+        followers: Mapping[UUID, Sequence[str]],
     ) -> dict[UUID, Step]:
         at_once = asyncio.Semaphore(_ISSUES_AT_ONCE)
 
         async def create(run: Run) -> dict[UUID, Step]:
             async with at_once:
                 try:
-                    return await downstream.create_issue(self._heartbeat, run, payloads[run.id])
+                    return await downstream.create_issue(
+                        self._heartbeat, run, payloads[run.id], followers[run.autopilot_id]
+                    )
                 except grpc.aio.AioRpcError as error:
                     problem = from_rpc_error(error)
                     if is_refusal(problem):
@@ -150,6 +159,12 @@ class Dispatcher:
 def _dispatchable(run: Run) -> bool:
     """Tell whether there is something to make: cancellation is the sweep's, so is giving up."""
     return run.state is RunState.PENDING and run.payload_ready and run.cancel_requested_at is None
+
+
+def _making_issues(batch: Sequence[Run]) -> list[UUID]:
+    """Name the rules whose followers go with an issue."""
+    issues = {run.autopilot_id for run in batch if run.execution_mode is ExecutionMode.CREATE_ISSUE}
+    return sorted(issues)
 
 
 def _refused(batch: Sequence[Run], message: str) -> dict[UUID, Step]:

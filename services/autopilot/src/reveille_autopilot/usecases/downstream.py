@@ -46,14 +46,20 @@ async def enqueue_wakeups(
     }
 
 
-async def create_issue(heartbeat: Heartbeat, run: Run, payload: Payload) -> dict[UUID, Step]:
+async def create_issue(
+    heartbeat: Heartbeat, run: Run, payload: Payload, subscribers: Sequence[str]
+) -> dict[UUID, Step]:
     """Create a run's issue, which enqueues the wakeup of its assignment too."""
     response = await heartbeat.issues.CreateIssue(
         issue_pb.CreateIssueRequest(
             workspace_id=str(run.workspace_id),
             title=run.title,
             description=run.prompt,
-            assignee_agent_id=str(run.agent_id),
+            # An issue stays with its squad; the leader of the moment is woken for it.
+            assignee_agent_id=_text(run.agent_id) if run.squad_id is None else "",
+            assignee_squad_id=_text(run.squad_id),
+            project_id=_text(run.project_id),
+            subscriber_user_ids=subscribers,
             origin=_origin(run),
             payload=_payload(run, payload),
         )
@@ -133,7 +139,7 @@ def _wakeup(run: Run, payload: Payload) -> wake_pb.Wakeup:
     )
     return wake_pb.Wakeup(
         workspace_id=str(run.workspace_id),
-        agent_id=str(run.agent_id),
+        agent_id=_text(run.agent_id),
         source=source,
         reason=WAKE_REASON,
         title=run.title,
@@ -151,6 +157,10 @@ def _origin(run: Run) -> wake_pb.Origin:
         autopilot_run_id=str(run.id),
         trace_carrier=run.trace_carrier,
     )
+
+
+def _text(some_id: UUID | None) -> str:
+    return "" if some_id is None else str(some_id)
 
 
 def _payload(run: Run, payload: Payload) -> wake_pb.Payload:

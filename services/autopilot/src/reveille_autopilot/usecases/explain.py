@@ -63,8 +63,10 @@ async def _trigger(tx: Tx, actor: Actor, trigger: Trigger) -> list[Finding]:
 async def _autopilot(tx: Tx, actor: Actor, rule: Autopilot) -> list[Finding]:
     if not await _sees(tx, actor, rule.workspace_id):
         return []
-    version = await autopilots.latest_version(tx, rule.id)
-    publisher = "nobody on record" if version is None else version["publisher_user_id"]
+    versions = await autopilots.versions(tx, rule.id, None, 1)
+    publisher = "nobody on record"
+    if versions:
+        publisher = versions[0].publisher_user_id or "the system"
     finding = explain_autopilot(rule, publisher, await triggers.live(tx, rule.id))
     recent = await runs.page(tx, rule.workspace_id, rule.id, None, (), None, RECENT)
     return [finding, *map(explain_run, recent)]

@@ -33,6 +33,7 @@ def explain_run(run: Run) -> Finding:
             run.wakeup_id,
             run.issue_id,
             run.agent_id,
+            run.squad_id,
         ),
     )
 
@@ -43,6 +44,9 @@ def explain_trigger(trigger: Trigger, rule: Autopilot, next_fire: datetime | Non
     state, reason, command = "active", "", ""
     if trigger.deleted_at is not None:
         state, reason, text = "deleted", "", "The trigger was deleted; it does not fire any more."
+    elif rule.status is AutopilotStatus.ARCHIVED:
+        state, reason = "archived", Reason.AUTOPILOT_ARCHIVED.value
+        text = "The autopilot is archived, so the trigger makes no runs any more."
     elif rule.status is AutopilotStatus.PAUSED:
         state, reason = "paused", Reason.AUTOPILOT_PAUSED.value
         text = "The autopilot is paused, so the trigger makes no runs."
@@ -76,13 +80,25 @@ def explain_autopilot(
 ) -> Finding:
     """Tell whether a rule is in force, and who published what it says."""
     paused = rule.status is AutopilotStatus.PAUSED
-    force = "is paused: no trigger makes a run" if paused else "is in force"
+    reason = Reason.AUTOPILOT_PAUSED.value if paused else ""
+    match rule.status:
+        case AutopilotStatus.ACTIVE:
+            force = "is in force"
+        case AutopilotStatus.PAUSED:
+            force = "is paused: no trigger makes a run"
+            if rule.pause_reason is not None:
+                force = f"was paused by the system ({rule.pause_reason}): no trigger makes a run"
+        case AutopilotStatus.ARCHIVED:
+            reason = Reason.AUTOPILOT_ARCHIVED.value
+            force = "is archived: it makes no runs any more"
+        case _:
+            assert_never(rule.status)
     return Finding(
         time=rule.updated_at,
         subject="autopilot",
         subject_id=str(rule.id),
         state=rule.status.value,
-        reason=Reason.AUTOPILOT_PAUSED.value if paused else "",
+        reason=rule.pause_reason or reason,
         text=(
             f"“{rule.title}” {force}. Version {rule.rule_sequence} was published by"
             f" {publisher_user_id}; it has {len(triggers)} trigger(s)."
@@ -92,7 +108,7 @@ def explain_autopilot(
             ("autopilot.rule_versions", str(rule.rule_version_id)),
         ),
         command=f"reveille autopilots resume {rule.id}" if paused else "",
-        related=_ids(rule.agent_id, *(trigger.id for trigger in triggers)),
+        related=_ids(rule.agent_id, rule.squad_id, *(trigger.id for trigger in triggers)),
     )
 
 
@@ -107,6 +123,10 @@ def _unsynced(trigger: Trigger, receiver: str) -> str:
 
 
 def _schedule(config: ScheduleConfig, next_fire: datetime | None) -> tuple[str, str]:
+    if config.run_at is not None:
+        if next_fire is None:
+            return "done", f"It was to fire once at {iso(config.run_at)}; that time has passed."
+        return "waiting", f"It fires once, at {iso(config.run_at)}."
     rule = f"“{config.cron}” in {config.time_zone}"
     if next_fire is None:
         return "never", f"{rule} does not fire any more in the years ahead."
@@ -117,6 +137,8 @@ def _run_text(run: Run) -> str:
     match run.state:
         case RunState.PENDING:
             return _pending_text(run)
+        case RunState.BUFFERED:
+            text = "Admitted; it waits for the earlier run of its autopilot to end."
         case RunState.RUNNING:
             text = f"Its wakeup {run.wakeup_id} exists; the run ends when the wakeup is settled."
         case RunState.ISSUE_CREATED:
@@ -159,6 +181,10 @@ def _cancelling(run: Run) -> str:
 def _run_command(run: Run) -> str:
     if not run.terminal:
         return "" if run.cancel_requested_at else f"reveille runs cancel {run.id}"
+    if run.reason == Reason.ALREADY_ACTIVE:
+        return f"reveille runs list --autopilot {run.autopilot_id}"
+    if run.reason == Reason.QUOTA_EXCEEDED:
+        return f"reveille autopilots usage --workspace {run.workspace_id}"
     if run.reason == Reason.AUTOPILOT_PAUSED:
         return f"reveille autopilots resume {run.autopilot_id}"
     if run.state is RunState.COMPLETED:

@@ -25,7 +25,8 @@ from reveille_runtime.db import Database
 
 WAKEUP_SETTLED = "wakeup.settled"
 ISSUE_UPDATED = "issue.updated"
-TYPES = (WAKEUP_SETTLED, ISSUE_UPDATED)
+ISSUE_DELETED = "issue.deleted"
+TYPES = (WAKEUP_SETTLED, ISSUE_UPDATED, ISSUE_DELETED)
 _ENDS: Mapping[str, IssueEnd] = {"done": IssueEnd.DONE, "cancelled": IssueEnd.CANCELLED}
 
 
@@ -78,6 +79,10 @@ def _issue_updated(run: Run, event: pb.Event) -> Step:
     return issue_changed(run.execution_mode, IssueFacts(issue_id, _ENDS.get(facts["status"])))
 
 
+def _issue_deleted(run: Run, event: pb.Event) -> Step:
+    return issue_changed(run.execution_mode, IssueFacts(UUID(event.subject_id), IssueEnd.GONE))
+
+
 def _facts(event: pb.Event) -> dict[str, Any]:
     facts: dict[str, Any] = json.loads(event.payload)
     return facts
@@ -86,4 +91,5 @@ def _facts(event: pb.Event) -> dict[str, Any]:
 _READERS: Mapping[str, Callable[[Run, pb.Event], Step]] = {
     WAKEUP_SETTLED: _wakeup_settled,
     ISSUE_UPDATED: _issue_updated,
+    ISSUE_DELETED: _issue_deleted,
 }

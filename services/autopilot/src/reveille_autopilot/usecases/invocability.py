@@ -23,7 +23,9 @@ class Question:
     """What heartbeat judges an agent by; equal questions are asked once."""
 
     workspace_id: UUID
-    agent_id: UUID
+    agent_id: UUID | None
+    squad_id: UUID | None
+    project_id: UUID | None
     principal_user_id: str
     principal_is_member: bool
     runtime_must_be_online: bool
@@ -51,7 +53,10 @@ async def ask(heartbeat: Heartbeat, questions: Sequence[Question]) -> dict[Quest
         return {}
     return {
         question: Invocable(
-            reason_name(answer.reason), answer.message, answer.owner_user_id or None
+            reason_name(answer.reason),
+            answer.message,
+            answer.owner_user_id or None,
+            UUID(answer.agent_id) if answer.agent_id else None,
         )
         for question, answer in zip(different, response.answers, strict=True)
     }
@@ -60,8 +65,14 @@ async def ask(heartbeat: Heartbeat, questions: Sequence[Question]) -> dict[Quest
 def _message(question: Question) -> pb.InvocableQuestion:
     return pb.InvocableQuestion(
         workspace_id=str(question.workspace_id),
-        agent_id=str(question.agent_id),
+        agent_id=_text(question.agent_id),
+        squad_id=_text(question.squad_id),
+        project_id=_text(question.project_id),
         principal_user_id=question.principal_user_id,
         principal_is_member=question.principal_is_member,
         runtime_must_be_online=question.runtime_must_be_online,
     )
+
+
+def _text(some_id: UUID | None) -> str:
+    return "" if some_id is None else str(some_id)

@@ -1,4 +1,4 @@
-"""The job that this service executes for the scheduler, and its registration there."""
+"""The jobs that the scheduler hands to this service, and their registration there."""
 
 from __future__ import annotations
 
@@ -17,6 +17,10 @@ if TYPE_CHECKING:
     from reveille.scheduler.v1.scheduler_service_pb2_grpc import SchedulerServiceAsyncStub
 
 HANDLER = "autopilot"
+RETENTION = "autopilot_retention"
+MONITOR = "autopilot_monitor"
+# A schedule that fires once may be this late: nothing else makes up for it.
+ONCE_LATENESS = timedelta(hours=24)
 # The scheduler's database may be restored to a time before the job was known.
 AGAIN_SECONDS = 300.0
 RETRY_SECONDS = 1.0
@@ -24,7 +28,7 @@ _log = logs.get_logger(__name__)
 
 
 def schedule_job() -> pb.Job:
-    """Describe the job: how late, how often and how long."""
+    """Describe the job of schedule triggers: how late, how often and how long."""
     return pb.Job(
         name=JOB,
         handler=HANDLER,
@@ -39,8 +43,36 @@ def schedule_job() -> pb.Job:
     )
 
 
+def upkeep_job(name: str) -> pb.Job:
+    """Describe a job that this service does for itself, once an hour."""
+    return pb.Job(
+        name=name,
+        handler=HANDLER,
+        catch_up_window=to_duration(timedelta(days=2)),
+        run_timeout=to_duration(timedelta(minutes=10)),
+        stale_timeout=to_duration(timedelta(minutes=15)),
+        heartbeat_interval=to_duration(timedelta(minutes=1)),
+        max_attempts=3,
+        retry_backoff=[to_duration(timedelta(minutes=minutes)) for minutes in (1, 10)],
+        retry_deadline=to_duration(timedelta(hours=1)),
+        jitter=to_duration(timedelta(minutes=10)),
+    )
+
+
+def upkeep_scope(name: str) -> pb.Scope:
+    """Describe when such a job falls due."""
+    return pb.Scope(
+        job_name=name,
+        kind="global",
+        id="global",
+        cadence=to_duration(timedelta(hours=1)),
+        enabled=True,
+        revision=1,
+    )
+
+
 class Jobs:
-    """Keeps the registration."""
+    """Keeps the registrations."""
 
     def __init__(self, scheduler: SchedulerServiceAsyncStub) -> None:
         self._scheduler = scheduler
@@ -57,7 +89,7 @@ class Jobs:
             await self.register()
         except DomainError as error:
             _log.warning(
-                "The scheduler does not know our job yet; it will be told again.",
+                "The scheduler does not know our jobs yet; it will be told again.",
                 action="job.not_registered",
                 job=JOB,
                 cause=error.message,
@@ -66,7 +98,12 @@ class Jobs:
         return AGAIN_SECONDS
 
     async def register(self) -> None:
-        """Tell the scheduler what the job is."""
+        """Tell the scheduler what the jobs are, and when the upkeep is due."""
+        upkeep = (RETENTION, MONITOR)
         with as_domain_errors():
-            await self._scheduler.RegisterJob(scheduler_pb.RegisterJobRequest(job=schedule_job()))
+            for job in (schedule_job(), *map(upkeep_job, upkeep)):
+                await self._scheduler.RegisterJob(scheduler_pb.RegisterJobRequest(job=job))
+            await self._scheduler.UpsertScopes(
+                scheduler_pb.UpsertScopesRequest(scopes=map(upkeep_scope, upkeep))
+            )
         self._registered = True

@@ -11,9 +11,12 @@ from reveille_autopilot.domain.states import AutopilotStatus, Change
 from reveille_autopilot.domain.versions import Restamp, restamps, snapshot
 from reveille_autopilot.store import autopilots, triggers
 from reveille_autopilot.usecases.standing import not_found, require_writer, standing_of
+from reveille_autopilot.usecases.telling import rule_event
 from reveille_runtime.access import Actor
+from reveille_runtime.crash import crash_point
 from reveille_runtime.db import Tx
-from reveille_runtime.errors import Aborted
+from reveille_runtime.errors import Aborted, DomainError, FailedPrecondition
+from reveille_runtime.feed import append
 from reveille_runtime.ids import new_id
 from reveille_runtime.lockorder import LockOrder
 
@@ -21,51 +24,99 @@ from reveille_runtime.lockorder import LockOrder
 async def locked_for_edit(
     tx: Tx, actor: Actor, autopilot_id: UUID
 ) -> tuple[Autopilot, str, datetime]:
-    """Lock a rule for one of its writers; gives the rule, the editor and the time."""
+    """Lock a rule for one of its writers; gives the rule, the editor and the time.
+
+    Raises:
+        FailedPrecondition: the rule is archived: nobody changes it any more.
+    """
+    rule, editor, now = await locked_for_writer(tx, actor, autopilot_id)
+    if rule.status is AutopilotStatus.ARCHIVED:
+        raise FailedPrecondition(
+            "WRONG_STATE",
+            "the autopilot is archived; it is not changed any more",
+            {"autopilot_id": str(rule.id), "status": rule.status.value},
+        )
+    return rule, editor, now
+
+
+async def locked_for_writer(
+    tx: Tx, actor: Actor, autopilot_id: UUID
+) -> tuple[Autopilot, str, datetime]:
+    """Do the same for a rule in whatever state."""
     rule = await autopilots.lock(tx, LockOrder(), autopilot_id)
     if rule is None:
         raise not_found("autopilot", autopilot_id)
     standing = await standing_of(tx, actor, rule.workspace_id)
     if not standing.belongs:
         raise not_found("autopilot", autopilot_id)
-    editor = require_writer(standing, rule)
+    editor = await require_writer(tx, standing, rule)
     return rule, editor, await autopilots.now(tx)
+
+
+def require_etag(etag: str, current: str, **ids: object) -> None:
+    """Refuse an edit of what somebody else changed since the caller read it."""
+    if etag != current:
+        raise stale(current, **ids)
+
+
+def stale(current: str, **ids: object) -> DomainError:
+    """Make the refusal of a stale edit."""
+    return Aborted(
+        "ETAG_MISMATCH",
+        f"it was changed since, and is at {current} now; read it again",
+        {"etag": current} | {name: str(value) for name, value in ids.items()},
+    )
 
 
 async def publish(
     tx: Tx,
     rule: Autopilot,
     change: Change,
-    editor: str,
+    editor: str | None,
     now: datetime,
     *,
-    status: AutopilotStatus | None = None,
+    after: Autopilot | None = None,
     trigger_id: UUID | None = None,
 ) -> Autopilot:
-    """Record the edit that this transaction makes; the rule is locked by it."""
-    after = replace(
-        rule,
-        status=rule.status if status is None else status,
-        rule_version_id=new_id(),
-        rule_sequence=rule.rule_sequence + 1,
-        updated_at=now,
+    """Record the edit that this transaction makes, as a new version; the rule is locked by it.
+
+    `after` is the rule as it shall be, where the edit is one of the rule itself; no editor means
+    that the system makes it, for which nobody takes the triggers over.
+    """
+    published = replace(
+        after or rule, rule_version_id=new_id(), rule_sequence=rule.rule_sequence + 1
     )
-    match restamps(change):
-        case Restamp.ALL:
-            await triggers.restamp(tx, rule.id, None, editor)
-        case Restamp.ONE if trigger_id is not None:
-            await triggers.restamp(tx, rule.id, trigger_id, editor)
-        case Restamp.ONE | Restamp.NONE:
-            pass
+    if editor is not None:
+        match restamps(change):
+            case Restamp.ALL:
+                await triggers.restamp(tx, rule.id, None, editor)
+            case Restamp.ONE if trigger_id is not None:
+                await triggers.restamp(tx, rule.id, trigger_id, editor)
+            case Restamp.ONE | Restamp.NONE:
+                pass
     version = snapshot(
-        after,
+        published,
         await triggers.live(tx, rule.id),
-        version_id=after.rule_version_id,
+        version_id=published.rule_version_id,
         change=change,
         publisher_user_id=editor,
         now=now,
     )
     await autopilots.append_version(tx, version)
-    if not await autopilots.update(tx, rule, after):
-        raise Aborted("ETAG_MISMATCH", "the rule was changed meanwhile; read it again")
-    return after
+    return await store(tx, rule, published, change, now)
+
+
+async def store(
+    tx: Tx,
+    rule: Autopilot,
+    after: Autopilot,
+    change: Change | None,
+    now: datetime,
+) -> Autopilot:
+    """Store an edit and tell of it; without a change it is one that no version records."""
+    stored = replace(after, revision=rule.revision + 1, updated_at=now)
+    if not await autopilots.update(tx, rule, stored):
+        raise stale("another revision", autopilot_id=rule.id)
+    await append(tx, [rule_event(stored, change, reason=stored.pause_reason)])
+    crash_point("autopilot.publish.before_commit")
+    return stored

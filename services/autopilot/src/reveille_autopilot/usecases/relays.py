@@ -13,7 +13,7 @@ from reveille.webhook.v1 import endpoint_service_pb2 as endpoint_pb
 from reveille_autopilot.store import triggers, workspaces
 from reveille_autopilot.store.triggers import EndpointState, ScopeState
 from reveille_autopilot.store.workspaces import WorkspaceState
-from reveille_autopilot.usecases.jobs import Jobs
+from reveille_autopilot.usecases.jobs import ONCE_LATENESS, Jobs
 from reveille_autopilot.usecases.peers import Heartbeat, is_refusal
 from reveille_autopilot.usecases.plans import JOB, SCOPE_KIND
 from reveille_runtime.crash import crash_point
@@ -21,7 +21,7 @@ from reveille_runtime.db import Database, Tx
 from reveille_runtime.desired import DesiredRow, Pushed, Relay
 from reveille_runtime.errors import DomainError, NotFound
 from reveille_runtime.rpc_errors import as_domain_errors
-from reveille_runtime.validation import to_timestamp
+from reveille_runtime.validation import to_duration, to_timestamp
 
 if TYPE_CHECKING:
     from reveille.scheduler.v1.scheduler_service_pb2_grpc import SchedulerServiceAsyncStub
@@ -100,6 +100,8 @@ class Relays:
                 id=str(row.id),
                 cron=row.cron,
                 time_zone=row.time_zone,
+                run_at=to_timestamp(row.run_at),
+                max_lateness=None if row.run_at is None else to_duration(ONCE_LATENESS),
                 enabled=row.enabled,
                 revision=row.revision,
                 effective_from=to_timestamp(row.effective_from),

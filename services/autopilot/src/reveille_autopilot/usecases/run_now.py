@@ -13,7 +13,13 @@ from reveille_autopilot.domain.states import RunSource, RunState
 from reveille_autopilot.store import triggers
 from reveille_autopilot.usecases.admit import Admissions, Candidate
 from reveille_autopilot.usecases.dispatch import Dispatcher
-from reveille_autopilot.usecases.standing import not_found, readable_autopilot, too_weak
+from reveille_autopilot.usecases.standing import (
+    WRITERS,
+    may_run,
+    not_found,
+    readable_autopilot,
+    too_weak,
+)
 from reveille_runtime.access import Actor, CallerKind
 from reveille_runtime.carrier import inject
 from reveille_runtime.db import Database
@@ -74,8 +80,8 @@ class RunRequests:
         """Check the caller; gives the workspace, and the person whose click this is."""
         async with self._db.session() as tx:
             rule, standing = await readable_autopilot(tx, actor, asked.autopilot_id)
-            if not standing.may_run(rule.creator_user_id):
-                raise too_weak("the rule's creator, or an administrator or owner of the workspace")
+            if not await may_run(tx, standing, rule):
+                raise too_weak(WRITERS)
             if asked.trigger_id is not None:
                 trigger = await triggers.get(tx, asked.trigger_id)
                 if trigger is None or trigger.autopilot_id != rule.id:

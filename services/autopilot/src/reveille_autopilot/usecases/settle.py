@@ -2,21 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from uuid import UUID
 
 from reveille_autopilot.domain.deadlines import CANCEL_AGAIN, CHECK, CHECK_SOON
 from reveille_autopilot.domain.models import Run
 from reveille_autopilot.domain.outcomes import Step, Written, apply_all
-from reveille_autopilot.domain.states import Reason
-from reveille_autopilot.store import runs
+from reveille_autopilot.domain.states import RUN_TERMINAL, Reason
+from reveille_autopilot.store import limits, runs
 from reveille_autopilot.usecases.signals import RunSignals
 from reveille_autopilot.usecases.summary import RunTracing
+from reveille_autopilot.usecases.telling import FEED_CHANNEL, released_event, run_event
 from reveille_runtime import logs
 from reveille_runtime.crash import crash_point
 from reveille_runtime.db import Database, Tx, retrying_transaction
+from reveille_runtime.feed import append
 from reveille_runtime.hints import Notifier
 from reveille_runtime.lockorder import LockOrder
 
@@ -43,6 +45,8 @@ class Settler:
         self._tracing = tracing
         self._signals = signals
         self._notifier = notifier
+        # Has the sweep look at once: at a run that may begin, or at one that shall be cancelled.
+        self.wake_sweep: Callable[[], None] = lambda: None
 
     async def apply(self, steps: Mapping[UUID, Sequence[Step]], moment: Moment) -> dict[UUID, Run]:
         """Apply steps to runs; gives the runs as they stand afterwards.
@@ -52,15 +56,36 @@ class Settler:
         if not steps:
             return {}
 
-        async def write(tx: Tx) -> tuple[dict[UUID, Run], list[Run]]:
+        async def write(tx: Tx) -> _Done:
             return await _write(tx, steps, moment)
 
         # Locked, folded from the rows and compared again: a repeat after an unknown COMMIT finds
         # its own work done.
-        after, ended = await retrying_transaction(self._db, write, repeatable=True)
+        done = await retrying_transaction(self._db, write, repeatable=True)
         crash_point(f"autopilot.{moment}.after_commit")
-        self.announce(ended)
-        return after
+        self.announce(done.ended)
+        if done.changed:
+            self.tell()
+        if done.released:
+            self.wake_sweep()
+        return done.after
+
+    async def release(self, autopilot_ids: Sequence[UUID]) -> None:
+        """Let waiting runs begin where nothing else is open, should an end have been missed."""
+        if not autopilot_ids:
+            return
+
+        async def write(tx: Tx) -> bool:
+            await limits.lock_rules(tx, LockOrder(), autopilot_ids)
+            return await _release(tx, autopilot_ids)
+
+        if await retrying_transaction(self._db, write, repeatable=True):
+            self.tell()
+            self.wake_sweep()
+
+    def tell(self) -> None:
+        """Say that the feed has news that are committed."""
+        self._notifier.notify(FEED_CHANNEL)
 
     def announce(self, ended: Sequence[Run]) -> None:
         """Tell of runs that got their outcome in a transaction that has been committed."""
@@ -80,10 +105,23 @@ class Settler:
             )
 
 
-async def _write(
-    tx: Tx, steps: Mapping[UUID, Sequence[Step]], moment: Moment
-) -> tuple[dict[UUID, Run], list[Run]]:
-    before = await runs.lock(tx, LockOrder(), steps)
+@dataclass(frozen=True, slots=True)
+class _Done:
+    """The runs of a batch as they stand, and what happened to them."""
+
+    after: dict[UUID, Run]
+    ended: list[Run]
+    changed: bool
+    released: bool
+
+
+async def _write(tx: Tx, steps: Mapping[UUID, Sequence[Step]], moment: Moment) -> _Done:
+    locks = LockOrder()
+    alone: list[UUID] = []
+    if any(step.state in RUN_TERMINAL for each in steps.values() for step in each):
+        alone = await limits.alone(tx, sorted(steps))
+        await limits.lock_rules(tx, locks, alone)
+    before = await runs.lock(tx, locks, steps)
     folded = {run_id: apply_all(run, steps[run_id]) for run_id, run in before.items()}
     writes = [
         runs.RunWrite(
@@ -96,12 +134,23 @@ async def _write(
         if written.changed or any(step.expect_soon for step in steps[run_id])
     ]
     ends = await runs.write(tx, writes) if writes else {}
-    crash_point(f"autopilot.{moment}.before_commit")
     after = {
         run_id: replace(written.run, finished_at=ends.get(run_id, written.run.finished_at))
         for run_id, written in folded.items()
     }
-    return after, [after[run_id] for run_id, written in folded.items() if written.ended]
+    moved = [run for run_id, run in after.items() if run.state is not before[run_id].state]
+    await append(tx, [run_event(run) for run in moved])
+    ended = [after[run_id] for run_id, written in folded.items() if written.ended]
+    released = bool(alone and ended) and await _release(tx, alone)
+    crash_point(f"autopilot.{moment}.before_commit")
+    return _Done(after, ended, bool(moved), released)
+
+
+async def _release(tx: Tx, autopilot_ids: Sequence[UUID]) -> bool:
+    """Release under the rules' locks; tells whether a run may begin now."""
+    released = await limits.release(tx, autopilot_ids)
+    await append(tx, [released_event(run) for run in released])
+    return bool(released)
 
 
 def _look_again(before: Run, written: Written, steps: Sequence[Step]) -> float | None:

@@ -7,7 +7,7 @@ from uuid import UUID
 
 from reveille_autopilot.domain.models import Autopilot, Trigger
 from reveille_autopilot.domain.permissions import Standing
-from reveille_autopilot.store import autopilots, triggers, workspaces
+from reveille_autopilot.store import autopilots, people, triggers, workspaces
 from reveille_runtime.access import Actor, CallerKind
 from reveille_runtime.db import Tx
 from reveille_runtime.errors import DomainError, NotFound, PermissionDenied
@@ -71,8 +71,36 @@ async def readable_trigger(tx: Tx, actor: Actor, trigger_id: UUID) -> tuple[Trig
     raise not_found("trigger", trigger_id)
 
 
-def require_writer(standing: Standing, rule: Autopilot) -> str:
+WRITERS = "the rule's creator, a collaborator, or an administrator or owner of the workspace"
+
+
+async def may_write(tx: Tx, standing: Standing, rule: Autopilot) -> bool:
+    """Tell whether the caller may change a rule."""
+    collaborates = await _collaborates(tx, standing, rule)
+    return standing.may_write(rule.creator_user_id, collaborates=collaborates)
+
+
+async def may_run(tx: Tx, standing: Standing, rule: Autopilot) -> bool:
+    """Tell whether the caller may run a rule now."""
+    collaborates = await _collaborates(tx, standing, rule)
+    return standing.may_run(rule.creator_user_id, collaborates=collaborates)
+
+
+async def require_writer(tx: Tx, standing: Standing, rule: Autopilot) -> str:
     """Let the writers of a rule pass; gives the editor who answers for the change."""
-    if standing.user_id is None or not standing.may_write(rule.creator_user_id):
+    if standing.user_id is None or not await may_write(tx, standing, rule):
+        raise too_weak(WRITERS)
+    return standing.user_id
+
+
+def require_granter(standing: Standing, rule: Autopilot) -> str:
+    """Let those pass who may let others change a rule."""
+    if standing.user_id is None or not standing.may_grant(rule.creator_user_id):
         raise too_weak("the rule's creator, or an administrator or owner of the workspace")
     return standing.user_id
+
+
+async def _collaborates(tx: Tx, standing: Standing, rule: Autopilot) -> bool:
+    if standing.user_id is None:
+        return False
+    return rule.id in await people.collaborates(tx, [rule.id], standing.user_id)

@@ -6,6 +6,7 @@ from collections.abc import Iterable
 
 from opentelemetry.trace import Span, SpanKind
 
+from reveille_autopilot.domain.gate import Judgement
 from reveille_autopilot.domain.models import Run
 from reveille_autopilot.domain.states import RunState
 from reveille_runtime import semconv
@@ -24,6 +25,15 @@ class RunTracing:
         self._duration = telemetry.meter.create_histogram(
             semconv.METRIC_RUN_DURATION, unit="s", description="From admission to the outcome."
         )
+
+        self._over_quota = telemetry.meter.create_counter(
+            semconv.METRIC_QUOTA_OVER, unit="{run}", description="Runs beyond an observed quota."
+        )
+
+    def admitted(self, judgements: Iterable[Judgement]) -> None:
+        """Count what a quota that is only observed would have refused."""
+        if number := sum(judgement.over_quota for judgement in judgements):
+            self._over_quota.add(number)
 
     def seed(self, parent: Carrier) -> dict[str, str]:
         """Make the identity of a run's span, for its row."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from uuid import UUID
 
 from reveille_autopilot.domain.models import Run
 from reveille_autopilot.domain.states import RunState
@@ -10,6 +11,7 @@ from reveille_autopilot.store import runs
 from reveille_autopilot.usecases.call_off import CallOff
 from reveille_autopilot.usecases.check import Checker
 from reveille_autopilot.usecases.dispatch import Dispatcher
+from reveille_autopilot.usecases.settle import Settler
 from reveille_runtime.db import Database
 
 BATCH = 200
@@ -23,12 +25,18 @@ class Sweep:
     """Ends what callers, crashes and outages left open."""
 
     def __init__(
-        self, db: Database, dispatcher: Dispatcher, call_off: CallOff, checker: Checker
+        self,
+        db: Database,
+        dispatcher: Dispatcher,
+        call_off: CallOff,
+        checker: Checker,
+        settler: Settler,
     ) -> None:
         self._db = db
         self._dispatcher = dispatcher
         self._call_off = call_off
         self._checker = checker
+        self._settler = settler
 
     async def step(self) -> float:
         """Take a batch of due runs and carry each on; gives the pause until the next are due."""
@@ -39,9 +47,12 @@ class Sweep:
             late: list[Run] = []
             pending: list[Run] = []
             linked: list[Run] = []
+            waiting: set[UUID] = set()
             for run in due:
                 if run.cancel_requested_at is not None:
                     cancelled.append(run)
+                elif run.state is RunState.BUFFERED:
+                    waiting.add(run.autopilot_id)
                 elif run.state is not RunState.PENDING:
                     linked.append(run)
                 elif run.dispatch_deadline_at <= now:
@@ -52,6 +63,7 @@ class Sweep:
                 self._call_off.cancel(cancelled),
                 self._call_off.give_up(late),
                 self._checker.check(linked),
+                self._settler.release(sorted(waiting)),
                 *(self._dispatcher.dispatch(run) for run in pending),
             )
         return await self._pause()

@@ -11,13 +11,15 @@ from uuid import UUID
 
 from reveille.autopilot.v1 import autopilot_pb2 as rule_pb
 from reveille.autopilot.v1 import autopilot_service_pb2 as pb
+from reveille_autopilot.domain.editing import TriggerEdit, sets_off_otherwise
 from reveille_autopilot.domain.models import Autopilot, ScheduleConfig, Trigger, WebhookConfig
 from reveille_autopilot.domain.states import Change, TriggerKind
 from reveille_autopilot.store import autopilots, triggers
 from reveille_autopilot.usecases import messages
 from reveille_autopilot.usecases.providers import Providers
-from reveille_autopilot.usecases.publish import locked_for_edit, publish
+from reveille_autopilot.usecases.publish import locked_for_edit, publish, require_etag, stale
 from reveille_autopilot.usecases.relays import Relays
+from reveille_autopilot.usecases.schedules import check_schedule
 from reveille_autopilot.usecases.standing import not_found, readable_autopilot, readable_trigger
 from reveille_runtime.access import Actor
 from reveille_runtime.crash import crash_point
@@ -26,6 +28,7 @@ from reveille_runtime.db import Database, Tx
 from reveille_runtime.errors import FailedPrecondition
 from reveille_runtime.ids import new_id
 from reveille_runtime.requests import once
+from reveille_runtime.validation import Violations
 
 TOKEN_PREFIX = "awt_"  # noqa: S105 - what every address begins with
 _TOKEN_BYTES = 32
@@ -104,6 +107,8 @@ class Triggers:
 
         async def make(tx: Tx) -> pb.CreateTriggerResponse:
             rule, editor, now = await locked_for_edit(tx, actor, new.autopilot_id)
+            if isinstance(new.config, ScheduleConfig):
+                _require_schedule(new.config, now)
             address = _Address.mint() if webhook else None
             trigger = Trigger(
                 id=new_id(),
@@ -145,6 +150,31 @@ class Triggers:
         )
         answer.trigger.synced = answer.endpoint_ready
         return answer
+
+    async def update(self, actor: Actor, edit: TriggerEdit) -> ShownTrigger:
+        """Change what an edit names; the editor answers for what sets the rule off otherwise."""
+        async with self._db.transaction() as tx:
+            seen, _ = await readable_trigger(tx, actor, edit.trigger_id)
+            rule, editor, now = await locked_for_edit(tx, actor, seen.autopilot_id)
+            trigger = await triggers.get(tx, edit.trigger_id)
+            if trigger is None or trigger.deleted_at is not None:
+                raise not_found("trigger", edit.trigger_id)
+            require_etag(edit.etag, trigger.etag, trigger_id=trigger.id)
+            _require_kind(edit, trigger)
+            after = edit.applied(trigger, now)
+            if isinstance(after.config, ScheduleConfig) and after.config != trigger.config:
+                _require_schedule(after.config, now)
+            substantive = sets_off_otherwise(trigger, after)
+            if substantive or after.label != trigger.label:
+                if not await triggers.update(tx, trigger, after):
+                    raise stale("another revision", trigger_id=trigger.id)
+                if substantive:
+                    rule = await publish(
+                        tx, rule, Change.TRIGGER_UPDATED, editor, now, trigger_id=trigger.id
+                    )
+        crash_point("autopilot.publish.after_commit")
+        await self._push(edit.trigger_id, seen.kind)
+        return await self.get(actor, edit.trigger_id)
 
     async def get(self, actor: Actor, trigger_id: UUID) -> ShownTrigger:
         """Read a trigger; a deleted one does not exist any more."""
@@ -226,6 +256,22 @@ class Triggers:
         if kind is TriggerKind.WEBHOOK:
             return await self._relays.endpoints.push_now(trigger_id)
         return await self._relays.scopes.push_now(trigger_id)
+
+
+def _require_schedule(config: ScheduleConfig, now: datetime) -> None:
+    found = Violations()
+    check_schedule(found, config, now)
+    found.check()
+
+
+def _require_kind(edit: TriggerEdit, trigger: Trigger) -> None:
+    """Refuse settings that triggers of this kind do not have."""
+    known = set(type(trigger.config).__dataclass_fields__)
+    found = Violations()
+    for name in sorted(edit.config.keys() - known):
+        other = "webhook" if trigger.kind is TriggerKind.SCHEDULE else "schedule"
+        found.add(f"{other}.{name}", f"a {trigger.kind} trigger has no such setting")
+    found.check()
 
 
 async def lock_webhook(

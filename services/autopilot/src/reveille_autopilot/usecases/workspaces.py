@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
 from uuid import UUID
 
 import asyncpg
@@ -12,15 +13,17 @@ from reveille.autopilot.v1 import workspace_service_pb2 as pb
 from reveille_autopilot.domain.models import Member, Workspace
 from reveille_autopilot.domain.permissions import Standing
 from reveille_autopilot.domain.states import MemberRole
-from reveille_autopilot.store import workspaces
+from reveille_autopilot.store import people, workspaces
 from reveille_autopilot.usecases import messages
+from reveille_autopilot.usecases.publish import require_etag, stale
 from reveille_autopilot.usecases.relays import Relays
-from reveille_autopilot.usecases.standing import in_workspace, too_weak
+from reveille_autopilot.usecases.standing import in_workspace, not_found, too_weak
 from reveille_runtime.access import Actor, CallerKind
 from reveille_runtime.crash import crash_point
 from reveille_runtime.db import Database, Tx, constraint_name
-from reveille_runtime.errors import AlreadyExists
+from reveille_runtime.errors import AlreadyExists, FailedPrecondition, InvalidArgument
 from reveille_runtime.ids import new_id
+from reveille_runtime.lockorder import LockOrder
 from reveille_runtime.requests import once
 
 
@@ -32,6 +35,15 @@ class NewWorkspace:
     issue_prefix: str
     attribution_fail_closed: bool
     owner_user_id: str
+
+
+@dataclass(frozen=True, slots=True)
+class WorkspaceEdit:
+    """The fields of a workspace that an edit names, and their new values."""
+
+    workspace_id: UUID
+    etag: str
+    values: Mapping[str, Any] = field(default_factory=dict)
 
 
 class Workspaces:
@@ -95,6 +107,60 @@ class Workspaces:
         async with self._db.session() as tx:
             return await workspaces.page(tx, None if everything else actor.subject, before, limit)
 
+    async def update(self, actor: Actor, edit: WorkspaceEdit) -> Workspace:
+        """Change what an edit names, and have heartbeat know it if it can."""
+        async with self._db.transaction() as tx:
+            standing = await in_workspace(tx, actor, edit.workspace_id)
+            _require_manager(standing, concerns_owner=False)
+            workspace = await workspaces.lock(tx, LockOrder(), edit.workspace_id)
+            if workspace is None:
+                raise not_found("workspace", edit.workspace_id)
+            require_etag(edit.etag, workspace.etag, workspace_id=workspace.id)
+            after = replace(workspace, **edit.values)
+            responsible = after.default_responsible_user_id
+            if responsible != workspace.default_responsible_user_id and (
+                await workspaces.role_of(tx, workspace.id, responsible) is None
+            ):
+                raise InvalidArgument.of(
+                    "workspace.default_responsible_user_id",
+                    f"{responsible} is no member of the workspace",
+                )
+            if after == workspace:
+                return workspace
+            stored = await workspaces.update(tx, workspace, after)
+            if stored is None:
+                raise stale("another revision", workspace_id=workspace.id)
+        crash_point("autopilot.publish.after_commit")
+        await self._relays.workspaces.push_now(stored.id)
+        return stored
+
+    async def update_member(
+        self, actor: Actor, workspace_id: UUID, user_id: str, role: MemberRole
+    ) -> Member:
+        """Change the role of a member; one owner at least stays."""
+        async with self._db.transaction() as tx:
+            standing = await in_workspace(tx, actor, workspace_id)
+            await workspaces.lock(tx, LockOrder(), workspace_id)
+            present = await workspaces.role_of(tx, workspace_id, user_id)
+            _require_manager(standing, concerns_owner=MemberRole.OWNER in {role, present})
+            if present is None:
+                raise not_found("member", user_id)
+            if present is MemberRole.OWNER and role is not MemberRole.OWNER:
+                await _require_other_owner(tx, workspace_id, user_id)
+            return await workspaces.put_member(tx, workspace_id, user_id, role)
+
+    async def remove_member(self, actor: Actor, workspace_id: UUID, user_id: str) -> None:
+        """End a membership; what the member published goes on, in another's name."""
+        async with self._db.transaction() as tx:
+            standing = await in_workspace(tx, actor, workspace_id)
+            await workspaces.lock(tx, LockOrder(), workspace_id)
+            present = await workspaces.role_of(tx, workspace_id, user_id)
+            if standing.user_id != user_id:
+                _require_manager(standing, concerns_owner=present is MemberRole.OWNER)
+            if present is MemberRole.OWNER:
+                await _require_other_owner(tx, workspace_id, user_id)
+            await people.remove_member(tx, workspace_id, user_id)
+
     async def add_member(
         self,
         actor: Actor,
@@ -106,11 +172,14 @@ class Workspaces:
         """Add a member, or change the role of one; ownership is the owners' to give and take."""
 
         async def make(tx: Tx) -> pb.AddMemberResponse:
+            if present is MemberRole.OWNER and role is not MemberRole.OWNER:
+                await _require_other_owner(tx, workspace_id, user_id)
             made = await workspaces.put_member(tx, workspace_id, user_id, role)
             return pb.AddMemberResponse(member=messages.member(made))
 
         async with self._db.transaction() as tx:
             standing = await in_workspace(tx, actor, workspace_id)
+            await workspaces.lock(tx, LockOrder(), workspace_id)
             present = await workspaces.role_of(tx, workspace_id, user_id)
             _require_manager(standing, concerns_owner=MemberRole.OWNER in {role, present})
             return await once(
@@ -129,6 +198,15 @@ class Workspaces:
         async with self._db.session() as tx:
             await in_workspace(tx, actor, workspace_id)
             return await workspaces.members(tx, workspace_id, after, limit)
+
+
+async def _require_other_owner(tx: Tx, workspace_id: UUID, user_id: str) -> None:
+    if not await people.other_owners(tx, workspace_id, user_id):
+        raise FailedPrecondition(
+            "WRONG_STATE",
+            f"{user_id} is the workspace's last owner; name another one first",
+            {"workspace_id": str(workspace_id), "user_id": user_id},
+        )
 
 
 def _require_manager(standing: Standing, *, concerns_owner: bool) -> None:

@@ -9,6 +9,7 @@ from google.protobuf import message as _message
 from google.protobuf import timestamp_pb2 as _timestamp_pb2
 from google.protobuf.internal import containers as _containers
 from google.protobuf.internal import enum_type_wrapper as _enum_type_wrapper
+from reveille.common.v1 import reason_pb2 as _reason_pb2
 import builtins as _builtins
 import sys
 import typing as _typing
@@ -56,6 +57,8 @@ class _AutopilotStatusEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_Autop
     """In force."""
     AUTOPILOT_STATUS_PAUSED: _AutopilotStatus.ValueType  # 2
     """Not in force until resumed."""
+    AUTOPILOT_STATUS_ARCHIVED: _AutopilotStatus.ValueType  # 3
+    """Out of force for good; what it made stays."""
 
 class AutopilotStatus(_AutopilotStatus, metaclass=_AutopilotStatusEnumTypeWrapper):
     """Whether the rule is in force."""
@@ -66,7 +69,65 @@ AUTOPILOT_STATUS_ACTIVE: AutopilotStatus.ValueType  # 1
 """In force."""
 AUTOPILOT_STATUS_PAUSED: AutopilotStatus.ValueType  # 2
 """Not in force until resumed."""
+AUTOPILOT_STATUS_ARCHIVED: AutopilotStatus.ValueType  # 3
+"""Out of force for good; what it made stays."""
 Global___AutopilotStatus: _TypeAlias = AutopilotStatus  # noqa: Y015
+
+class _OverlapPolicy:
+    ValueType = _typing.NewType("ValueType", _builtins.int)
+    V: _TypeAlias = ValueType  # noqa: Y015
+
+class _OverlapPolicyEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_OverlapPolicy.ValueType], _builtins.type):
+    DESCRIPTOR: _descriptor.EnumDescriptor
+    OVERLAP_POLICY_UNSPECIFIED: _OverlapPolicy.ValueType  # 0
+    """On create: allow."""
+    OVERLAP_POLICY_ALLOW: _OverlapPolicy.ValueType  # 1
+    """It runs beside the others."""
+    OVERLAP_POLICY_SKIP: _OverlapPolicy.ValueType  # 2
+    """It is skipped with the reason already_active."""
+    OVERLAP_POLICY_BUFFER_ONE: _OverlapPolicy.ValueType  # 3
+    """One waits for the others to end; any more are skipped with the reason already_active."""
+    OVERLAP_POLICY_CANCEL_OTHER: _OverlapPolicy.ValueType  # 4
+    """It runs, and the others are cancelled."""
+
+class OverlapPolicy(_OverlapPolicy, metaclass=_OverlapPolicyEnumTypeWrapper):
+    """What becomes of an occurrence while an earlier run of the rule has no outcome yet."""
+
+OVERLAP_POLICY_UNSPECIFIED: OverlapPolicy.ValueType  # 0
+"""On create: allow."""
+OVERLAP_POLICY_ALLOW: OverlapPolicy.ValueType  # 1
+"""It runs beside the others."""
+OVERLAP_POLICY_SKIP: OverlapPolicy.ValueType  # 2
+"""It is skipped with the reason already_active."""
+OVERLAP_POLICY_BUFFER_ONE: OverlapPolicy.ValueType  # 3
+"""One waits for the others to end; any more are skipped with the reason already_active."""
+OVERLAP_POLICY_CANCEL_OTHER: OverlapPolicy.ValueType  # 4
+"""It runs, and the others are cancelled."""
+Global___OverlapPolicy: _TypeAlias = OverlapPolicy  # noqa: Y015
+
+class _TriggerKind:
+    ValueType = _typing.NewType("ValueType", _builtins.int)
+    V: _TypeAlias = ValueType  # noqa: Y015
+
+class _TriggerKindEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_TriggerKind.ValueType], _builtins.type):
+    DESCRIPTOR: _descriptor.EnumDescriptor
+    TRIGGER_KIND_UNSPECIFIED: _TriggerKind.ValueType  # 0
+    """Not used."""
+    TRIGGER_KIND_SCHEDULE: _TriggerKind.ValueType  # 1
+    """The clock."""
+    TRIGGER_KIND_WEBHOOK: _TriggerKind.ValueType  # 2
+    """Posts from outside."""
+
+class TriggerKind(_TriggerKind, metaclass=_TriggerKindEnumTypeWrapper):
+    """What a trigger listens to."""
+
+TRIGGER_KIND_UNSPECIFIED: TriggerKind.ValueType  # 0
+"""Not used."""
+TRIGGER_KIND_SCHEDULE: TriggerKind.ValueType  # 1
+"""The clock."""
+TRIGGER_KIND_WEBHOOK: TriggerKind.ValueType  # 2
+"""Posts from outside."""
+Global___TriggerKind: _TypeAlias = TriggerKind  # noqa: Y015
 
 @_typing.final
 class Autopilot(_message.Message):
@@ -87,6 +148,11 @@ class Autopilot(_message.Message):
     ETAG_FIELD_NUMBER: _builtins.int
     CREATE_TIME_FIELD_NUMBER: _builtins.int
     UPDATE_TIME_FIELD_NUMBER: _builtins.int
+    SQUAD_ID_FIELD_NUMBER: _builtins.int
+    OVERLAP_POLICY_FIELD_NUMBER: _builtins.int
+    PROJECT_ID_FIELD_NUMBER: _builtins.int
+    SUBSCRIBER_USER_IDS_FIELD_NUMBER: _builtins.int
+    PAUSE_REASON_FIELD_NUMBER: _builtins.int
     autopilot_id: _builtins.str
     """The id."""
     workspace_id: _builtins.str
@@ -98,7 +164,7 @@ class Autopilot(_message.Message):
     issue_title_template: _builtins.str
     """The title of created issues; `{{date}}` is the planned date. The title when empty."""
     agent_id: _builtins.str
-    """The agent that does the work."""
+    """The agent that does the work; exactly one of agent_id and squad_id is set."""
     execution_mode: Global___ExecutionMode.ValueType
     """What a trigger makes."""
     status: Global___AutopilotStatus.ValueType
@@ -109,6 +175,14 @@ class Autopilot(_message.Message):
     """The rule version in force."""
     etag: _builtins.str
     """Changes with every change of the rule."""
+    squad_id: _builtins.str
+    """The squad whose leader does the work."""
+    overlap_policy: Global___OverlapPolicy.ValueType
+    """What becomes of an occurrence while an earlier run has no outcome yet."""
+    project_id: _builtins.str
+    """The project of created issues; none when empty."""
+    pause_reason: _reason_pb2.Reason.ValueType
+    """Why the system paused it; unspecified when a person did."""
     @_builtins.property
     def create_time(self) -> _timestamp_pb2.Timestamp:
         """When it was created."""
@@ -116,6 +190,10 @@ class Autopilot(_message.Message):
     @_builtins.property
     def update_time(self) -> _timestamp_pb2.Timestamp:
         """When it was changed last."""
+
+    @_builtins.property
+    def subscriber_user_ids(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """The members who follow it: they subscribe to created issues and get its notices. At most 100."""
 
     def __init__(
         self,
@@ -133,10 +211,15 @@ class Autopilot(_message.Message):
         etag: _builtins.str = ...,
         create_time: _timestamp_pb2.Timestamp | None = ...,
         update_time: _timestamp_pb2.Timestamp | None = ...,
+        squad_id: _builtins.str = ...,
+        overlap_policy: Global___OverlapPolicy.ValueType = ...,
+        project_id: _builtins.str = ...,
+        subscriber_user_ids: _abc.Iterable[_builtins.str] | None = ...,
+        pause_reason: _reason_pb2.Reason.ValueType = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["create_time", b"create_time", "update_time", b"update_time"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["agent_id", b"agent_id", "autopilot_id", b"autopilot_id", "create_time", b"create_time", "creator_user_id", b"creator_user_id", "etag", b"etag", "execution_mode", b"execution_mode", "issue_title_template", b"issue_title_template", "prompt", b"prompt", "rule_version_id", b"rule_version_id", "status", b"status", "title", b"title", "update_time", b"update_time", "workspace_id", b"workspace_id"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["agent_id", b"agent_id", "autopilot_id", b"autopilot_id", "create_time", b"create_time", "creator_user_id", b"creator_user_id", "etag", b"etag", "execution_mode", b"execution_mode", "issue_title_template", b"issue_title_template", "overlap_policy", b"overlap_policy", "pause_reason", b"pause_reason", "project_id", b"project_id", "prompt", b"prompt", "rule_version_id", b"rule_version_id", "squad_id", b"squad_id", "status", b"status", "subscriber_user_ids", b"subscriber_user_ids", "title", b"title", "update_time", b"update_time", "workspace_id", b"workspace_id"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -159,6 +242,7 @@ class Trigger(_message.Message):
     SYNCED_FIELD_NUMBER: _builtins.int
     CREATE_TIME_FIELD_NUMBER: _builtins.int
     SYNC_ERROR_FIELD_NUMBER: _builtins.int
+    ETAG_FIELD_NUMBER: _builtins.int
     trigger_id: _builtins.str
     """The id; also the id of its scheduler scope or webhook endpoint."""
     autopilot_id: _builtins.str
@@ -175,6 +259,8 @@ class Trigger(_message.Message):
     """Whether the scheduler or the gateway has the current settings."""
     sync_error: _builtins.str
     """Why the scheduler or the gateway refuses the current settings; empty unless it does."""
+    etag: _builtins.str
+    """Changes with every change of its settings."""
     @_builtins.property
     def schedule(self) -> Global___ScheduleTrigger:
         """Fires by the clock."""
@@ -201,10 +287,11 @@ class Trigger(_message.Message):
         synced: _builtins.bool = ...,
         create_time: _timestamp_pb2.Timestamp | None = ...,
         sync_error: _builtins.str = ...,
+        etag: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["create_time", b"create_time", "kind", b"kind", "schedule", b"schedule", "webhook", b"webhook"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["autopilot_id", b"autopilot_id", "create_time", b"create_time", "enabled", b"enabled", "kind", b"kind", "label", b"label", "publisher_user_id", b"publisher_user_id", "schedule", b"schedule", "sync_error", b"sync_error", "synced", b"synced", "trigger_id", b"trigger_id", "webhook", b"webhook", "workspace_id", b"workspace_id"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["autopilot_id", b"autopilot_id", "create_time", b"create_time", "enabled", b"enabled", "etag", b"etag", "kind", b"kind", "label", b"label", "publisher_user_id", b"publisher_user_id", "schedule", b"schedule", "sync_error", b"sync_error", "synced", b"synced", "trigger_id", b"trigger_id", "webhook", b"webhook", "workspace_id", b"workspace_id"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType_kind: _TypeAlias = _typing.Literal["schedule", "webhook"]  # noqa: Y015
     _WhichOneofArgType_kind: _TypeAlias = _typing.Literal["kind", b"kind"]  # noqa: Y015
@@ -214,20 +301,25 @@ Global___Trigger: _TypeAlias = Trigger  # noqa: Y015
 
 @_typing.final
 class ScheduleTrigger(_message.Message):
-    """A trigger that fires by the clock."""
+    """A trigger that fires by the clock: again and again by cron, or once at run_at."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
     CRON_FIELD_NUMBER: _builtins.int
     TIME_ZONE_FIELD_NUMBER: _builtins.int
     NEXT_FIRE_TIME_FIELD_NUMBER: _builtins.int
+    RUN_AT_FIELD_NUMBER: _builtins.int
     cron: _builtins.str
-    """Five cron fields, or a macro."""
+    """Five cron fields, or a macro; empty for one that fires once."""
     time_zone: _builtins.str
     """The IANA zone; UTC when empty."""
     @_builtins.property
     def next_fire_time(self) -> _timestamp_pb2.Timestamp:
         """The next planned instant, for display. Output only."""
+
+    @_builtins.property
+    def run_at(self) -> _timestamp_pb2.Timestamp:
+        """The one instant at which it fires, a whole second in the future when it is set."""
 
     def __init__(
         self,
@@ -235,10 +327,11 @@ class ScheduleTrigger(_message.Message):
         cron: _builtins.str = ...,
         time_zone: _builtins.str = ...,
         next_fire_time: _timestamp_pb2.Timestamp | None = ...,
+        run_at: _timestamp_pb2.Timestamp | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["next_fire_time", b"next_fire_time"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["next_fire_time", b"next_fire_time", "run_at", b"run_at"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["cron", b"cron", "next_fire_time", b"next_fire_time", "time_zone", b"time_zone"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["cron", b"cron", "next_fire_time", b"next_fire_time", "run_at", b"run_at", "time_zone", b"time_zone"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -6,11 +6,14 @@ Rules, their triggers and their runs."""
 from collections import abc as _abc
 from google.protobuf import descriptor as _descriptor
 from google.protobuf import duration_pb2 as _duration_pb2
+from google.protobuf import field_mask_pb2 as _field_mask_pb2
 from google.protobuf import message as _message
 from google.protobuf import timestamp_pb2 as _timestamp_pb2
 from google.protobuf.internal import containers as _containers
 from reveille.autopilot.v1 import autopilot_pb2 as _autopilot_pb2
+from reveille.autopilot.v1 import rule_version_pb2 as _rule_version_pb2
 from reveille.autopilot.v1 import run_pb2 as _run_pb2
+from reveille.autopilot.v1 import workspace_service_pb2 as _workspace_service_pb2
 import builtins as _builtins
 import sys
 import typing as _typing
@@ -35,6 +38,10 @@ class CreateAutopilotRequest(_message.Message):
     AGENT_ID_FIELD_NUMBER: _builtins.int
     EXECUTION_MODE_FIELD_NUMBER: _builtins.int
     REQUEST_ID_FIELD_NUMBER: _builtins.int
+    SQUAD_ID_FIELD_NUMBER: _builtins.int
+    OVERLAP_POLICY_FIELD_NUMBER: _builtins.int
+    PROJECT_ID_FIELD_NUMBER: _builtins.int
+    SUBSCRIBER_USER_IDS_FIELD_NUMBER: _builtins.int
     workspace_id: _builtins.str
     """The workspace."""
     title: _builtins.str
@@ -44,11 +51,21 @@ class CreateAutopilotRequest(_message.Message):
     issue_title_template: _builtins.str
     """The title of created issues; only `{{date}}` is replaced."""
     agent_id: _builtins.str
-    """The agent that does the work."""
+    """The agent that does the work; exactly one of agent_id and squad_id."""
     execution_mode: _autopilot_pb2.ExecutionMode.ValueType
     """What a trigger makes."""
     request_id: _builtins.str
     """Makes the call repeatable, at most 128 characters."""
+    squad_id: _builtins.str
+    """The squad whose leader does the work."""
+    overlap_policy: _autopilot_pb2.OverlapPolicy.ValueType
+    """What becomes of an occurrence while an earlier run has no outcome yet; it runs beside when unspecified."""
+    project_id: _builtins.str
+    """The project of created issues."""
+    @_builtins.property
+    def subscriber_user_ids(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """The members who follow it, at most 100."""
+
     def __init__(
         self,
         *,
@@ -59,10 +76,14 @@ class CreateAutopilotRequest(_message.Message):
         agent_id: _builtins.str = ...,
         execution_mode: _autopilot_pb2.ExecutionMode.ValueType = ...,
         request_id: _builtins.str = ...,
+        squad_id: _builtins.str = ...,
+        overlap_policy: _autopilot_pb2.OverlapPolicy.ValueType = ...,
+        project_id: _builtins.str = ...,
+        subscriber_user_ids: _abc.Iterable[_builtins.str] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["agent_id", b"agent_id", "execution_mode", b"execution_mode", "issue_title_template", b"issue_title_template", "prompt", b"prompt", "request_id", b"request_id", "title", b"title", "workspace_id", b"workspace_id"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["agent_id", b"agent_id", "execution_mode", b"execution_mode", "issue_title_template", b"issue_title_template", "overlap_policy", b"overlap_policy", "project_id", b"project_id", "prompt", b"prompt", "request_id", b"request_id", "squad_id", b"squad_id", "subscriber_user_ids", b"subscriber_user_ids", "title", b"title", "workspace_id", b"workspace_id"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -121,6 +142,194 @@ class GetAutopilotResponse(_message.Message):
     DESCRIPTOR: _descriptor.Descriptor
 
     AUTOPILOT_FIELD_NUMBER: _builtins.int
+    SUMMARY_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def autopilot(self) -> _autopilot_pb2.Autopilot:
+        """The rule."""
+
+    @_builtins.property
+    def summary(self) -> Global___AutopilotSummary:
+        """What it has and did, and what the caller may do with it."""
+
+    def __init__(
+        self,
+        *,
+        autopilot: _autopilot_pb2.Autopilot | None = ...,
+        summary: Global___AutopilotSummary | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["autopilot", b"autopilot", "summary", b"summary"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["autopilot", b"autopilot", "summary", b"summary"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___GetAutopilotResponse: _TypeAlias = GetAutopilotResponse  # noqa: Y015
+
+@_typing.final
+class AutopilotSummary(_message.Message):
+    """What is worth knowing beside the rule itself."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    AUTOPILOT_ID_FIELD_NUMBER: _builtins.int
+    TRIGGER_KINDS_FIELD_NUMBER: _builtins.int
+    NEXT_FIRE_TIME_FIELD_NUMBER: _builtins.int
+    LAST_RUN_ID_FIELD_NUMBER: _builtins.int
+    LAST_RUN_STATE_FIELD_NUMBER: _builtins.int
+    LAST_RUN_TIME_FIELD_NUMBER: _builtins.int
+    CAN_WRITE_FIELD_NUMBER: _builtins.int
+    CAN_MANAGE_ACCESS_FIELD_NUMBER: _builtins.int
+    autopilot_id: _builtins.str
+    """The rule."""
+    last_run_id: _builtins.str
+    """Its newest run."""
+    last_run_state: _run_pb2.RunState.ValueType
+    """Where that stands."""
+    can_write: _builtins.bool
+    """Whether the caller may change it."""
+    can_manage_access: _builtins.bool
+    """Whether the caller may let others change it."""
+    @_builtins.property
+    def trigger_kinds(self) -> _containers.RepeatedScalarFieldContainer[_autopilot_pb2.TriggerKind.ValueType]:
+        """The kinds of its triggers that are switched on."""
+
+    @_builtins.property
+    def next_fire_time(self) -> _timestamp_pb2.Timestamp:
+        """When it fires next by the clock."""
+
+    @_builtins.property
+    def last_run_time(self) -> _timestamp_pb2.Timestamp:
+        """When that was admitted."""
+
+    def __init__(
+        self,
+        *,
+        autopilot_id: _builtins.str = ...,
+        trigger_kinds: _abc.Iterable[_autopilot_pb2.TriggerKind.ValueType] | None = ...,
+        next_fire_time: _timestamp_pb2.Timestamp | None = ...,
+        last_run_id: _builtins.str = ...,
+        last_run_state: _run_pb2.RunState.ValueType = ...,
+        last_run_time: _timestamp_pb2.Timestamp | None = ...,
+        can_write: _builtins.bool = ...,
+        can_manage_access: _builtins.bool = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["last_run_time", b"last_run_time", "next_fire_time", b"next_fire_time"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["autopilot_id", b"autopilot_id", "can_manage_access", b"can_manage_access", "can_write", b"can_write", "last_run_id", b"last_run_id", "last_run_state", b"last_run_state", "last_run_time", b"last_run_time", "next_fire_time", b"next_fire_time", "trigger_kinds", b"trigger_kinds"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___AutopilotSummary: _TypeAlias = AutopilotSummary  # noqa: Y015
+
+@_typing.final
+class ListAutopilotsRequest(_message.Message):
+    """Which rules to list."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    WORKSPACE_ID_FIELD_NUMBER: _builtins.int
+    PAGE_SIZE_FIELD_NUMBER: _builtins.int
+    PAGE_TOKEN_FIELD_NUMBER: _builtins.int
+    STATUSES_FIELD_NUMBER: _builtins.int
+    workspace_id: _builtins.str
+    """The workspace."""
+    page_size: _builtins.int
+    """At most this many, 1 to 200; 50 when zero."""
+    page_token: _builtins.str
+    """The next_page_token of the page before."""
+    @_builtins.property
+    def statuses(self) -> _containers.RepeatedScalarFieldContainer[_autopilot_pb2.AutopilotStatus.ValueType]:
+        """Only with one of these statuses; active and paused when empty."""
+
+    def __init__(
+        self,
+        *,
+        workspace_id: _builtins.str = ...,
+        page_size: _builtins.int = ...,
+        page_token: _builtins.str = ...,
+        statuses: _abc.Iterable[_autopilot_pb2.AutopilotStatus.ValueType] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["page_size", b"page_size", "page_token", b"page_token", "statuses", b"statuses", "workspace_id", b"workspace_id"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ListAutopilotsRequest: _TypeAlias = ListAutopilotsRequest  # noqa: Y015
+
+@_typing.final
+class ListAutopilotsResponse(_message.Message):
+    """A page of rules."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    AUTOPILOTS_FIELD_NUMBER: _builtins.int
+    NEXT_PAGE_TOKEN_FIELD_NUMBER: _builtins.int
+    SUMMARIES_FIELD_NUMBER: _builtins.int
+    next_page_token: _builtins.str
+    """Empty on the last page."""
+    @_builtins.property
+    def autopilots(self) -> _containers.RepeatedCompositeFieldContainer[_autopilot_pb2.Autopilot]:
+        """The rules."""
+
+    @_builtins.property
+    def summaries(self) -> _containers.RepeatedCompositeFieldContainer[Global___AutopilotSummary]:
+        """One for each rule, in the same order."""
+
+    def __init__(
+        self,
+        *,
+        autopilots: _abc.Iterable[_autopilot_pb2.Autopilot] | None = ...,
+        next_page_token: _builtins.str = ...,
+        summaries: _abc.Iterable[Global___AutopilotSummary] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["autopilots", b"autopilots", "next_page_token", b"next_page_token", "summaries", b"summaries"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ListAutopilotsResponse: _TypeAlias = ListAutopilotsResponse  # noqa: Y015
+
+@_typing.final
+class UpdateAutopilotRequest(_message.Message):
+    """A rule to change."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    AUTOPILOT_FIELD_NUMBER: _builtins.int
+    UPDATE_MASK_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def autopilot(self) -> _autopilot_pb2.Autopilot:
+        """The rule: its id, the etag the caller read (required; stale is refused), and the new values of what the mask names; an empty value clears."""
+
+    @_builtins.property
+    def update_mask(self) -> _field_mask_pb2.FieldMask:
+        """Of title, prompt, issue_title_template, agent_id, squad_id, execution_mode, overlap_policy, project_id and
+        subscriber_user_ids; at least one. agent_id takes the work from a squad, and squad_id from an agent.
+        """
+
+    def __init__(
+        self,
+        *,
+        autopilot: _autopilot_pb2.Autopilot | None = ...,
+        update_mask: _field_mask_pb2.FieldMask | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["autopilot", b"autopilot", "update_mask", b"update_mask"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["autopilot", b"autopilot", "update_mask", b"update_mask"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___UpdateAutopilotRequest: _TypeAlias = UpdateAutopilotRequest  # noqa: Y015
+
+@_typing.final
+class UpdateAutopilotResponse(_message.Message):
+    """The rule."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    AUTOPILOT_FIELD_NUMBER: _builtins.int
     @_builtins.property
     def autopilot(self) -> _autopilot_pb2.Autopilot:
         """The rule."""
@@ -136,19 +345,69 @@ class GetAutopilotResponse(_message.Message):
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
-Global___GetAutopilotResponse: _TypeAlias = GetAutopilotResponse  # noqa: Y015
+Global___UpdateAutopilotResponse: _TypeAlias = UpdateAutopilotResponse  # noqa: Y015
 
 @_typing.final
-class ListAutopilotsRequest(_message.Message):
-    """Which rules to list."""
+class ArchiveAutopilotRequest(_message.Message):
+    """Which rule to archive."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
-    WORKSPACE_ID_FIELD_NUMBER: _builtins.int
+    AUTOPILOT_ID_FIELD_NUMBER: _builtins.int
+    ETAG_FIELD_NUMBER: _builtins.int
+    autopilot_id: _builtins.str
+    """The id."""
+    etag: _builtins.str
+    """The etag the caller read; not compared when empty."""
+    def __init__(
+        self,
+        *,
+        autopilot_id: _builtins.str = ...,
+        etag: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["autopilot_id", b"autopilot_id", "etag", b"etag"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ArchiveAutopilotRequest: _TypeAlias = ArchiveAutopilotRequest  # noqa: Y015
+
+@_typing.final
+class ArchiveAutopilotResponse(_message.Message):
+    """The rule."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    AUTOPILOT_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def autopilot(self) -> _autopilot_pb2.Autopilot:
+        """The rule."""
+
+    def __init__(
+        self,
+        *,
+        autopilot: _autopilot_pb2.Autopilot | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["autopilot", b"autopilot"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["autopilot", b"autopilot"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ArchiveAutopilotResponse: _TypeAlias = ArchiveAutopilotResponse  # noqa: Y015
+
+@_typing.final
+class ListRuleVersionsRequest(_message.Message):
+    """Whose versions to list."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    AUTOPILOT_ID_FIELD_NUMBER: _builtins.int
     PAGE_SIZE_FIELD_NUMBER: _builtins.int
     PAGE_TOKEN_FIELD_NUMBER: _builtins.int
-    workspace_id: _builtins.str
-    """The workspace."""
+    autopilot_id: _builtins.str
+    """The rule."""
     page_size: _builtins.int
     """At most this many, 1 to 200; 50 when zero."""
     page_token: _builtins.str
@@ -156,45 +415,278 @@ class ListAutopilotsRequest(_message.Message):
     def __init__(
         self,
         *,
-        workspace_id: _builtins.str = ...,
+        autopilot_id: _builtins.str = ...,
         page_size: _builtins.int = ...,
         page_token: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["page_size", b"page_size", "page_token", b"page_token", "workspace_id", b"workspace_id"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["autopilot_id", b"autopilot_id", "page_size", b"page_size", "page_token", b"page_token"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
-Global___ListAutopilotsRequest: _TypeAlias = ListAutopilotsRequest  # noqa: Y015
+Global___ListRuleVersionsRequest: _TypeAlias = ListRuleVersionsRequest  # noqa: Y015
 
 @_typing.final
-class ListAutopilotsResponse(_message.Message):
-    """A page of rules."""
+class ListRuleVersionsResponse(_message.Message):
+    """A page of versions."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
-    AUTOPILOTS_FIELD_NUMBER: _builtins.int
+    RULE_VERSIONS_FIELD_NUMBER: _builtins.int
     NEXT_PAGE_TOKEN_FIELD_NUMBER: _builtins.int
     next_page_token: _builtins.str
     """Empty on the last page."""
     @_builtins.property
-    def autopilots(self) -> _containers.RepeatedCompositeFieldContainer[_autopilot_pb2.Autopilot]:
-        """The rules."""
+    def rule_versions(self) -> _containers.RepeatedCompositeFieldContainer[_rule_version_pb2.RuleVersion]:
+        """The versions."""
 
     def __init__(
         self,
         *,
-        autopilots: _abc.Iterable[_autopilot_pb2.Autopilot] | None = ...,
+        rule_versions: _abc.Iterable[_rule_version_pb2.RuleVersion] | None = ...,
         next_page_token: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["autopilots", b"autopilots", "next_page_token", b"next_page_token"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["next_page_token", b"next_page_token", "rule_versions", b"rule_versions"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
-Global___ListAutopilotsResponse: _TypeAlias = ListAutopilotsResponse  # noqa: Y015
+Global___ListRuleVersionsResponse: _TypeAlias = ListRuleVersionsResponse  # noqa: Y015
+
+@_typing.final
+class GetRuleVersionRequest(_message.Message):
+    """Which version to read."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    RULE_VERSION_ID_FIELD_NUMBER: _builtins.int
+    rule_version_id: _builtins.str
+    """The id."""
+    def __init__(
+        self,
+        *,
+        rule_version_id: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["rule_version_id", b"rule_version_id"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___GetRuleVersionRequest: _TypeAlias = GetRuleVersionRequest  # noqa: Y015
+
+@_typing.final
+class GetRuleVersionResponse(_message.Message):
+    """The version."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    RULE_VERSION_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def rule_version(self) -> _rule_version_pb2.RuleVersion:
+        """The version."""
+
+    def __init__(
+        self,
+        *,
+        rule_version: _rule_version_pb2.RuleVersion | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["rule_version", b"rule_version"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["rule_version", b"rule_version"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___GetRuleVersionResponse: _TypeAlias = GetRuleVersionResponse  # noqa: Y015
+
+@_typing.final
+class Collaborator(_message.Message):
+    """A member who may change a rule of another."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    AUTOPILOT_ID_FIELD_NUMBER: _builtins.int
+    USER_ID_FIELD_NUMBER: _builtins.int
+    GRANTED_BY_USER_ID_FIELD_NUMBER: _builtins.int
+    CREATE_TIME_FIELD_NUMBER: _builtins.int
+    autopilot_id: _builtins.str
+    """The rule."""
+    user_id: _builtins.str
+    """The member."""
+    granted_by_user_id: _builtins.str
+    """Who granted it last."""
+    @_builtins.property
+    def create_time(self) -> _timestamp_pb2.Timestamp:
+        """When it was granted first."""
+
+    def __init__(
+        self,
+        *,
+        autopilot_id: _builtins.str = ...,
+        user_id: _builtins.str = ...,
+        granted_by_user_id: _builtins.str = ...,
+        create_time: _timestamp_pb2.Timestamp | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["create_time", b"create_time"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["autopilot_id", b"autopilot_id", "create_time", b"create_time", "granted_by_user_id", b"granted_by_user_id", "user_id", b"user_id"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___Collaborator: _TypeAlias = Collaborator  # noqa: Y015
+
+@_typing.final
+class AddCollaboratorRequest(_message.Message):
+    """Whom to let in."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    AUTOPILOT_ID_FIELD_NUMBER: _builtins.int
+    USER_ID_FIELD_NUMBER: _builtins.int
+    autopilot_id: _builtins.str
+    """The rule."""
+    user_id: _builtins.str
+    """The member."""
+    def __init__(
+        self,
+        *,
+        autopilot_id: _builtins.str = ...,
+        user_id: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["autopilot_id", b"autopilot_id", "user_id", b"user_id"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___AddCollaboratorRequest: _TypeAlias = AddCollaboratorRequest  # noqa: Y015
+
+@_typing.final
+class AddCollaboratorResponse(_message.Message):
+    """The collaborator."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    COLLABORATOR_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def collaborator(self) -> Global___Collaborator:
+        """The collaborator."""
+
+    def __init__(
+        self,
+        *,
+        collaborator: Global___Collaborator | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["collaborator", b"collaborator"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["collaborator", b"collaborator"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___AddCollaboratorResponse: _TypeAlias = AddCollaboratorResponse  # noqa: Y015
+
+@_typing.final
+class RemoveCollaboratorRequest(_message.Message):
+    """Whom to let in no longer."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    AUTOPILOT_ID_FIELD_NUMBER: _builtins.int
+    USER_ID_FIELD_NUMBER: _builtins.int
+    autopilot_id: _builtins.str
+    """The rule."""
+    user_id: _builtins.str
+    """The member."""
+    def __init__(
+        self,
+        *,
+        autopilot_id: _builtins.str = ...,
+        user_id: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["autopilot_id", b"autopilot_id", "user_id", b"user_id"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___RemoveCollaboratorRequest: _TypeAlias = RemoveCollaboratorRequest  # noqa: Y015
+
+@_typing.final
+class RemoveCollaboratorResponse(_message.Message):
+    """The right is taken back."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    def __init__(
+        self,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___RemoveCollaboratorResponse: _TypeAlias = RemoveCollaboratorResponse  # noqa: Y015
+
+@_typing.final
+class ListCollaboratorsRequest(_message.Message):
+    """Whose collaborators to list."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    AUTOPILOT_ID_FIELD_NUMBER: _builtins.int
+    PAGE_SIZE_FIELD_NUMBER: _builtins.int
+    PAGE_TOKEN_FIELD_NUMBER: _builtins.int
+    autopilot_id: _builtins.str
+    """The rule."""
+    page_size: _builtins.int
+    """At most this many, 1 to 200; 50 when zero."""
+    page_token: _builtins.str
+    """The next_page_token of the page before."""
+    def __init__(
+        self,
+        *,
+        autopilot_id: _builtins.str = ...,
+        page_size: _builtins.int = ...,
+        page_token: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["autopilot_id", b"autopilot_id", "page_size", b"page_size", "page_token", b"page_token"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ListCollaboratorsRequest: _TypeAlias = ListCollaboratorsRequest  # noqa: Y015
+
+@_typing.final
+class ListCollaboratorsResponse(_message.Message):
+    """A page of collaborators."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    COLLABORATORS_FIELD_NUMBER: _builtins.int
+    NEXT_PAGE_TOKEN_FIELD_NUMBER: _builtins.int
+    next_page_token: _builtins.str
+    """Empty on the last page."""
+    @_builtins.property
+    def collaborators(self) -> _containers.RepeatedCompositeFieldContainer[Global___Collaborator]:
+        """The collaborators."""
+
+    def __init__(
+        self,
+        *,
+        collaborators: _abc.Iterable[Global___Collaborator] | None = ...,
+        next_page_token: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["collaborators", b"collaborators", "next_page_token", b"next_page_token"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ListCollaboratorsResponse: _TypeAlias = ListCollaboratorsResponse  # noqa: Y015
 
 @_typing.final
 class PauseAutopilotRequest(_message.Message):
@@ -379,6 +871,62 @@ class CreateTriggerResponse(_message.Message):
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___CreateTriggerResponse: _TypeAlias = CreateTriggerResponse  # noqa: Y015
+
+@_typing.final
+class UpdateTriggerRequest(_message.Message):
+    """A trigger to change."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    TRIGGER_FIELD_NUMBER: _builtins.int
+    UPDATE_MASK_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def trigger(self) -> _autopilot_pb2.Trigger:
+        """The trigger: its id, the etag the caller read (required; stale is refused), and the new values of what the mask names; an empty value clears."""
+
+    @_builtins.property
+    def update_mask(self) -> _field_mask_pb2.FieldMask:
+        """Of label, enabled, schedule.cron, schedule.time_zone, schedule.run_at, webhook.event_filters and webhook.max_body_bytes;
+        at least one. A cron takes the place of run_at, and run_at that of a cron. The kind and the provider stay.
+        """
+
+    def __init__(
+        self,
+        *,
+        trigger: _autopilot_pb2.Trigger | None = ...,
+        update_mask: _field_mask_pb2.FieldMask | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["trigger", b"trigger", "update_mask", b"update_mask"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["trigger", b"trigger", "update_mask", b"update_mask"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___UpdateTriggerRequest: _TypeAlias = UpdateTriggerRequest  # noqa: Y015
+
+@_typing.final
+class UpdateTriggerResponse(_message.Message):
+    """The trigger."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    TRIGGER_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def trigger(self) -> _autopilot_pb2.Trigger:
+        """The trigger."""
+
+    def __init__(
+        self,
+        *,
+        trigger: _autopilot_pb2.Trigger | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["trigger", b"trigger"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["trigger", b"trigger"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___UpdateTriggerResponse: _TypeAlias = UpdateTriggerResponse  # noqa: Y015
 
 @_typing.final
 class GetTriggerRequest(_message.Message):
@@ -1061,3 +1609,155 @@ class WaitRunResponse(_message.Message):
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___WaitRunResponse: _TypeAlias = WaitRunResponse  # noqa: Y015
+
+@_typing.final
+class WatchRunsRequest(_message.Message):
+    """Which runs to watch."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    WORKSPACE_ID_FIELD_NUMBER: _builtins.int
+    AUTOPILOT_ID_FIELD_NUMBER: _builtins.int
+    TRIGGER_ID_FIELD_NUMBER: _builtins.int
+    CURSOR_FIELD_NUMBER: _builtins.int
+    workspace_id: _builtins.str
+    """The workspace."""
+    autopilot_id: _builtins.str
+    """Only of this rule; all when empty."""
+    trigger_id: _builtins.str
+    """Only of this trigger; all when empty."""
+    cursor: _builtins.str
+    """Where to resume; empty starts with a snapshot."""
+    def __init__(
+        self,
+        *,
+        workspace_id: _builtins.str = ...,
+        autopilot_id: _builtins.str = ...,
+        trigger_id: _builtins.str = ...,
+        cursor: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["autopilot_id", b"autopilot_id", "cursor", b"cursor", "trigger_id", b"trigger_id", "workspace_id", b"workspace_id"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___WatchRunsRequest: _TypeAlias = WatchRunsRequest  # noqa: Y015
+
+@_typing.final
+class WatchRunsResponse(_message.Message):
+    """One message of the stream."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    RUN_FIELD_NUMBER: _builtins.int
+    CURSOR_FIELD_NUMBER: _builtins.int
+    cursor: _builtins.str
+    """Where to resume after it; empty in the snapshot, which is complete with the first bookmark."""
+    @_builtins.property
+    def run(self) -> _run_pb2.AutopilotRun:
+        """A run as it stands, without prompt and result; absent in a bookmark."""
+
+    def __init__(
+        self,
+        *,
+        run: _run_pb2.AutopilotRun | None = ...,
+        cursor: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["run", b"run"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["cursor", b"cursor", "run", b"run"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___WatchRunsResponse: _TypeAlias = WatchRunsResponse  # noqa: Y015
+
+@_typing.final
+class GetUsageRequest(_message.Message):
+    """Whose usage to tell."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    WORKSPACE_ID_FIELD_NUMBER: _builtins.int
+    workspace_id: _builtins.str
+    """The workspace."""
+    def __init__(
+        self,
+        *,
+        workspace_id: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["workspace_id", b"workspace_id"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___GetUsageRequest: _TypeAlias = GetUsageRequest  # noqa: Y015
+
+@_typing.final
+class GetUsageResponse(_message.Message):
+    """How much of the quota is used; only the action is set while it is off."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    @_typing.final
+    class BlockedCountsEntry(_message.Message):
+        DESCRIPTOR: _descriptor.Descriptor
+
+        KEY_FIELD_NUMBER: _builtins.int
+        VALUE_FIELD_NUMBER: _builtins.int
+        key: _builtins.str
+        value: _builtins.int
+        def __init__(
+            self,
+            *,
+            key: _builtins.str = ...,
+            value: _builtins.int = ...,
+        ) -> None: ...
+        _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+        def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+        _ClearFieldArgType: _TypeAlias = _typing.Literal["key", b"key", "value", b"value"]  # noqa: Y015
+        def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+        def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+    ACTION_FIELD_NUMBER: _builtins.int
+    USED_FIELD_NUMBER: _builtins.int
+    LIMIT_FIELD_NUMBER: _builtins.int
+    PERIOD_START_TIME_FIELD_NUMBER: _builtins.int
+    PERIOD_END_TIME_FIELD_NUMBER: _builtins.int
+    BLOCKED_COUNTS_FIELD_NUMBER: _builtins.int
+    action: _workspace_service_pb2.QuotaAction.ValueType
+    """What the quota does."""
+    used: _builtins.int
+    """How many runs count in the period: those open, those done, and those whose issue was made."""
+    limit: _builtins.int
+    """At most this many."""
+    @_builtins.property
+    def period_start_time(self) -> _timestamp_pb2.Timestamp:
+        """When the period began."""
+
+    @_builtins.property
+    def period_end_time(self) -> _timestamp_pb2.Timestamp:
+        """When it ends and a new one begins."""
+
+    @_builtins.property
+    def blocked_counts(self) -> _containers.ScalarMap[_builtins.str, _builtins.int]:
+        """How many occurrences were refused in the period, by source."""
+
+    def __init__(
+        self,
+        *,
+        action: _workspace_service_pb2.QuotaAction.ValueType = ...,
+        used: _builtins.int = ...,
+        limit: _builtins.int = ...,
+        period_start_time: _timestamp_pb2.Timestamp | None = ...,
+        period_end_time: _timestamp_pb2.Timestamp | None = ...,
+        blocked_counts: _abc.Mapping[_builtins.str, _builtins.int] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["period_end_time", b"period_end_time", "period_start_time", b"period_start_time"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["action", b"action", "blocked_counts", b"blocked_counts", "limit", b"limit", "period_end_time", b"period_end_time", "period_start_time", b"period_start_time", "used", b"used"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___GetUsageResponse: _TypeAlias = GetUsageResponse  # noqa: Y015

@@ -50,6 +50,11 @@ class AutopilotServiceStub:
                 request_serializer=reveille_dot_autopilot_dot_v1_dot_autopilot__service__pb2.ListAutopilotsRequest.SerializeToString,
                 response_deserializer=reveille_dot_autopilot_dot_v1_dot_autopilot__service__pb2.ListAutopilotsResponse.FromString,
                 _registered_method=True)
+        self.UpdateAutopilot = channel.unary_unary(
+                '/reveille.autopilot.v1.AutopilotService/UpdateAutopilot',
+                request_serializer=reveille_dot_autopilot_dot_v1_dot_autopilot__service__pb2.UpdateAutopilotRequest.SerializeToString,
+                response_deserializer=reveille_dot_autopilot_dot_v1_dot_autopilot__service__pb2.UpdateAutopilotResponse.FromString,
+                _registered_method=True)
         self.PauseAutopilot = channel.unary_unary(
                 '/reveille.autopilot.v1.AutopilotService/PauseAutopilot',
                 request_serializer=reveille_dot_autopilot_dot_v1_dot_autopilot__service__pb2.PauseAutopilotRequest.SerializeToString,
@@ -60,10 +65,45 @@ class AutopilotServiceStub:
                 request_serializer=reveille_dot_autopilot_dot_v1_dot_autopilot__service__pb2.ResumeAutopilotRequest.SerializeToString,
                 response_deserializer=reveille_dot_autopilot_dot_v1_dot_autopilot__service__pb2.ResumeAutopilotResponse.FromString,
                 _registered_method=True)
+        self.ArchiveAutopilot = channel.unary_unary(
+                '/reveille.autopilot.v1.AutopilotService/ArchiveAutopilot',
+                request_serializer=reveille_dot_autopilot_dot_v1_dot_autopilot__service__pb2.ArchiveAutopilotRequest.SerializeToString,
+                response_deserializer=reveille_dot_autopilot_dot_v1_dot_autopilot__service__pb2.ArchiveAutopilotResponse.FromString,
+                _registered_method=True)
+        self.ListRuleVersions = channel.unary_unary(
+                '/reveille.autopilot.v1.AutopilotService/ListRuleVersions',
+                request_serializer=reveille_dot_autopilot_dot_v1_dot_autopilot__service__pb2.ListRuleVersionsRequest.SerializeToString,
+                response_deserializer=reveille_dot_autopilot_dot_v1_dot_autopilot__service__pb2.ListRuleVersionsResponse.FromString,
+                _registered_method=True)
+        self.GetRuleVersion = channel.unary_unary(
+                '/reveille.autopilot.v1.AutopilotService/GetRuleVersion',
+                request_serializer=reveille_dot_autopilot_dot_v1_dot_autopilot__service__pb2.GetRuleVersionRequest.SerializeToString,
+                response_deserializer=reveille_dot_autopilot_dot_v1_dot_autopilot__service__pb2.GetRuleVersionResponse.FromString,
+                _registered_method=True)
+        self.AddCollaborator = channel.unary_unary(
+                '/reveille.autopilot.v1.AutopilotService/AddCollaborator',
+                request_serializer=reveille_dot_autopilot_dot_v1_dot_autopilot__service__pb2.AddCollaboratorRequest.SerializeToString,
+                response_deserializer=reveille_dot_autopilot_dot_v1_dot_autopilot__service__pb2.AddCollaboratorResponse.FromString,
+                _registered_method=True)
+        self.RemoveCollaborator = channel.unary_unary(
+                '/reveille.autopilot.v1.AutopilotService/RemoveCollaborator',
+                request_serializer=reveille_dot_autopilot_dot_v1_dot_autopilot__service__pb2.RemoveCollaboratorRequest.SerializeToString,
+                response_deserializer=reveille_dot_autopilot_dot_v1_dot_autopilot__service__pb2.RemoveCollaboratorResponse.FromString,
+                _registered_method=True)
+        self.ListCollaborators = channel.unary_unary(
+                '/reveille.autopilot.v1.AutopilotService/ListCollaborators',
+                request_serializer=reveille_dot_autopilot_dot_v1_dot_autopilot__service__pb2.ListCollaboratorsRequest.SerializeToString,
+                response_deserializer=reveille_dot_autopilot_dot_v1_dot_autopilot__service__pb2.ListCollaboratorsResponse.FromString,
+                _registered_method=True)
         self.CreateTrigger = channel.unary_unary(
                 '/reveille.autopilot.v1.AutopilotService/CreateTrigger',
                 request_serializer=reveille_dot_autopilot_dot_v1_dot_autopilot__service__pb2.CreateTriggerRequest.SerializeToString,
                 response_deserializer=reveille_dot_autopilot_dot_v1_dot_autopilot__service__pb2.CreateTriggerResponse.FromString,
+                _registered_method=True)
+        self.UpdateTrigger = channel.unary_unary(
+                '/reveille.autopilot.v1.AutopilotService/UpdateTrigger',
+                request_serializer=reveille_dot_autopilot_dot_v1_dot_autopilot__service__pb2.UpdateTriggerRequest.SerializeToString,
+                response_deserializer=reveille_dot_autopilot_dot_v1_dot_autopilot__service__pb2.UpdateTriggerResponse.FromString,
                 _registered_method=True)
         self.GetTrigger = channel.unary_unary(
                 '/reveille.autopilot.v1.AutopilotService/GetTrigger',
@@ -125,6 +165,16 @@ class AutopilotServiceStub:
                 request_serializer=reveille_dot_autopilot_dot_v1_dot_autopilot__service__pb2.WaitRunRequest.SerializeToString,
                 response_deserializer=reveille_dot_autopilot_dot_v1_dot_autopilot__service__pb2.WaitRunResponse.FromString,
                 _registered_method=True)
+        self.WatchRuns = channel.unary_stream(
+                '/reveille.autopilot.v1.AutopilotService/WatchRuns',
+                request_serializer=reveille_dot_autopilot_dot_v1_dot_autopilot__service__pb2.WatchRunsRequest.SerializeToString,
+                response_deserializer=reveille_dot_autopilot_dot_v1_dot_autopilot__service__pb2.WatchRunsResponse.FromString,
+                _registered_method=True)
+        self.GetUsage = channel.unary_unary(
+                '/reveille.autopilot.v1.AutopilotService/GetUsage',
+                request_serializer=reveille_dot_autopilot_dot_v1_dot_autopilot__service__pb2.GetUsageRequest.SerializeToString,
+                response_deserializer=reveille_dot_autopilot_dot_v1_dot_autopilot__service__pb2.GetUsageResponse.FromString,
+                _registered_method=True)
 
 
 class AutopilotServiceServicer:
@@ -152,6 +202,15 @@ class AutopilotServiceServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def UpdateAutopilot(self, request, context):
+        """Changes the fields that the mask names. An edit of the text, the target or the manners makes the editor answer for all triggers.
+        Errors: INVALID_FIELD, NOT_FOUND (autopilot, agent, squad, project), ETAG_MISMATCH, ROLE_TOO_WEAK, WRONG_STATE (archived, or a
+        target that cannot work), INVOCATION_NOT_ALLOWED (a squad whose leader the editor may not wake), DEPENDENCY_UNAVAILABLE.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
     def PauseAutopilot(self, request, context):
         """Takes a rule out of force. Pausing a paused rule changes nothing. Errors: NOT_FOUND, ETAG_MISMATCH, ROLE_TOO_WEAK.
         """
@@ -166,9 +225,61 @@ class AutopilotServiceServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def ArchiveAutopilot(self, request, context):
+        """Takes a rule out of force for good; its triggers, versions and runs stay. Archiving it again changes nothing.
+        Errors: NOT_FOUND, ETAG_MISMATCH, ROLE_TOO_WEAK.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def ListRuleVersions(self, request, context):
+        """Lists what a rule has said, newest first, each with who published it. Errors: NOT_FOUND.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def GetRuleVersion(self, request, context):
+        """Reads what a rule said: that of a run by the run's rule_version_id. Errors: NOT_FOUND.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def AddCollaborator(self, request, context):
+        """Lets a member of the workspace change the rule. Only its creator, owners and administrators may. Granting it again refreshes who did.
+        Errors: INVALID_FIELD (no member), NOT_FOUND, ROLE_TOO_WEAK.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def RemoveCollaborator(self, request, context):
+        """Takes that right back. Taking what nobody has changes nothing. Errors: NOT_FOUND, ROLE_TOO_WEAK.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def ListCollaborators(self, request, context):
+        """Lists who was let in, by user id. Errors: NOT_FOUND.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
     def CreateTrigger(self, request, context):
         """Creates a trigger. Of a webhook trigger the answer holds the hook's address, here and never again.
         Errors: INVALID_FIELD, INVALID_CRON, INVALID_TIMEZONE, NOT_FOUND, ROLE_TOO_WEAK, REQUEST_ID_REUSED.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def UpdateTrigger(self, request, context):
+        """Changes the fields that the mask names. A change of what sets it off makes the editor answer for it; a new label does not.
+        Errors: INVALID_FIELD, INVALID_CRON, INVALID_TIMEZONE, NOT_FOUND, ETAG_MISMATCH, ROLE_TOO_WEAK, WRONG_STATE (archived).
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -261,6 +372,22 @@ class AutopilotServiceServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def WatchRuns(self, request, context):
+        """Streams the runs of a workspace: first those without an outcome as they stand, then a bookmark, then each run as it changes.
+        Resumes after a bookmark's or a change's cursor; a run may come again, newest last.
+        Errors: NOT_FOUND, INVALID_CURSOR, CURSOR_EXPIRED (watch anew without a cursor).
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def GetUsage(self, request, context):
+        """Tells how much of its quota a workspace has used in the present period. Errors: NOT_FOUND.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
 
 def add_AutopilotServiceServicer_to_server(servicer, server):
     rpc_method_handlers = {
@@ -279,6 +406,11 @@ def add_AutopilotServiceServicer_to_server(servicer, server):
                     request_deserializer=reveille_dot_autopilot_dot_v1_dot_autopilot__service__pb2.ListAutopilotsRequest.FromString,
                     response_serializer=reveille_dot_autopilot_dot_v1_dot_autopilot__service__pb2.ListAutopilotsResponse.SerializeToString,
             ),
+            'UpdateAutopilot': grpc.unary_unary_rpc_method_handler(
+                    servicer.UpdateAutopilot,
+                    request_deserializer=reveille_dot_autopilot_dot_v1_dot_autopilot__service__pb2.UpdateAutopilotRequest.FromString,
+                    response_serializer=reveille_dot_autopilot_dot_v1_dot_autopilot__service__pb2.UpdateAutopilotResponse.SerializeToString,
+            ),
             'PauseAutopilot': grpc.unary_unary_rpc_method_handler(
                     servicer.PauseAutopilot,
                     request_deserializer=reveille_dot_autopilot_dot_v1_dot_autopilot__service__pb2.PauseAutopilotRequest.FromString,
@@ -289,10 +421,45 @@ def add_AutopilotServiceServicer_to_server(servicer, server):
                     request_deserializer=reveille_dot_autopilot_dot_v1_dot_autopilot__service__pb2.ResumeAutopilotRequest.FromString,
                     response_serializer=reveille_dot_autopilot_dot_v1_dot_autopilot__service__pb2.ResumeAutopilotResponse.SerializeToString,
             ),
+            'ArchiveAutopilot': grpc.unary_unary_rpc_method_handler(
+                    servicer.ArchiveAutopilot,
+                    request_deserializer=reveille_dot_autopilot_dot_v1_dot_autopilot__service__pb2.ArchiveAutopilotRequest.FromString,
+                    response_serializer=reveille_dot_autopilot_dot_v1_dot_autopilot__service__pb2.ArchiveAutopilotResponse.SerializeToString,
+            ),
+            'ListRuleVersions': grpc.unary_unary_rpc_method_handler(
+                    servicer.ListRuleVersions,
+                    request_deserializer=reveille_dot_autopilot_dot_v1_dot_autopilot__service__pb2.ListRuleVersionsRequest.FromString,
+                    response_serializer=reveille_dot_autopilot_dot_v1_dot_autopilot__service__pb2.ListRuleVersionsResponse.SerializeToString,
+            ),
+            'GetRuleVersion': grpc.unary_unary_rpc_method_handler(
+                    servicer.GetRuleVersion,
+                    request_deserializer=reveille_dot_autopilot_dot_v1_dot_autopilot__service__pb2.GetRuleVersionRequest.FromString,
+                    response_serializer=reveille_dot_autopilot_dot_v1_dot_autopilot__service__pb2.GetRuleVersionResponse.SerializeToString,
+            ),
+            'AddCollaborator': grpc.unary_unary_rpc_method_handler(
+                    servicer.AddCollaborator,
+                    request_deserializer=reveille_dot_autopilot_dot_v1_dot_autopilot__service__pb2.AddCollaboratorRequest.FromString,
+                    response_serializer=reveille_dot_autopilot_dot_v1_dot_autopilot__service__pb2.AddCollaboratorResponse.SerializeToString,
+            ),
+            'RemoveCollaborator': grpc.unary_unary_rpc_method_handler(
+                    servicer.RemoveCollaborator,
+                    request_deserializer=reveille_dot_autopilot_dot_v1_dot_autopilot__service__pb2.RemoveCollaboratorRequest.FromString,
+                    response_serializer=reveille_dot_autopilot_dot_v1_dot_autopilot__service__pb2.RemoveCollaboratorResponse.SerializeToString,
+            ),
+            'ListCollaborators': grpc.unary_unary_rpc_method_handler(
+                    servicer.ListCollaborators,
+                    request_deserializer=reveille_dot_autopilot_dot_v1_dot_autopilot__service__pb2.ListCollaboratorsRequest.FromString,
+                    response_serializer=reveille_dot_autopilot_dot_v1_dot_autopilot__service__pb2.ListCollaboratorsResponse.SerializeToString,
+            ),
             'CreateTrigger': grpc.unary_unary_rpc_method_handler(
                     servicer.CreateTrigger,
                     request_deserializer=reveille_dot_autopilot_dot_v1_dot_autopilot__service__pb2.CreateTriggerRequest.FromString,
                     response_serializer=reveille_dot_autopilot_dot_v1_dot_autopilot__service__pb2.CreateTriggerResponse.SerializeToString,
+            ),
+            'UpdateTrigger': grpc.unary_unary_rpc_method_handler(
+                    servicer.UpdateTrigger,
+                    request_deserializer=reveille_dot_autopilot_dot_v1_dot_autopilot__service__pb2.UpdateTriggerRequest.FromString,
+                    response_serializer=reveille_dot_autopilot_dot_v1_dot_autopilot__service__pb2.UpdateTriggerResponse.SerializeToString,
             ),
             'GetTrigger': grpc.unary_unary_rpc_method_handler(
                     servicer.GetTrigger,
@@ -353,6 +520,16 @@ def add_AutopilotServiceServicer_to_server(servicer, server):
                     servicer.WaitRun,
                     request_deserializer=reveille_dot_autopilot_dot_v1_dot_autopilot__service__pb2.WaitRunRequest.FromString,
                     response_serializer=reveille_dot_autopilot_dot_v1_dot_autopilot__service__pb2.WaitRunResponse.SerializeToString,
+            ),
+            'WatchRuns': grpc.unary_stream_rpc_method_handler(
+                    servicer.WatchRuns,
+                    request_deserializer=reveille_dot_autopilot_dot_v1_dot_autopilot__service__pb2.WatchRunsRequest.FromString,
+                    response_serializer=reveille_dot_autopilot_dot_v1_dot_autopilot__service__pb2.WatchRunsResponse.SerializeToString,
+            ),
+            'GetUsage': grpc.unary_unary_rpc_method_handler(
+                    servicer.GetUsage,
+                    request_deserializer=reveille_dot_autopilot_dot_v1_dot_autopilot__service__pb2.GetUsageRequest.FromString,
+                    response_serializer=reveille_dot_autopilot_dot_v1_dot_autopilot__service__pb2.GetUsageResponse.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
@@ -448,6 +625,33 @@ class AutopilotService:
             _registered_method=True)
 
     @staticmethod
+    def UpdateAutopilot(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/reveille.autopilot.v1.AutopilotService/UpdateAutopilot',
+            reveille_dot_autopilot_dot_v1_dot_autopilot__service__pb2.UpdateAutopilotRequest.SerializeToString,
+            reveille_dot_autopilot_dot_v1_dot_autopilot__service__pb2.UpdateAutopilotResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
     def PauseAutopilot(request,
             target,
             options=(),
@@ -502,6 +706,168 @@ class AutopilotService:
             _registered_method=True)
 
     @staticmethod
+    def ArchiveAutopilot(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/reveille.autopilot.v1.AutopilotService/ArchiveAutopilot',
+            reveille_dot_autopilot_dot_v1_dot_autopilot__service__pb2.ArchiveAutopilotRequest.SerializeToString,
+            reveille_dot_autopilot_dot_v1_dot_autopilot__service__pb2.ArchiveAutopilotResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ListRuleVersions(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/reveille.autopilot.v1.AutopilotService/ListRuleVersions',
+            reveille_dot_autopilot_dot_v1_dot_autopilot__service__pb2.ListRuleVersionsRequest.SerializeToString,
+            reveille_dot_autopilot_dot_v1_dot_autopilot__service__pb2.ListRuleVersionsResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def GetRuleVersion(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/reveille.autopilot.v1.AutopilotService/GetRuleVersion',
+            reveille_dot_autopilot_dot_v1_dot_autopilot__service__pb2.GetRuleVersionRequest.SerializeToString,
+            reveille_dot_autopilot_dot_v1_dot_autopilot__service__pb2.GetRuleVersionResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def AddCollaborator(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/reveille.autopilot.v1.AutopilotService/AddCollaborator',
+            reveille_dot_autopilot_dot_v1_dot_autopilot__service__pb2.AddCollaboratorRequest.SerializeToString,
+            reveille_dot_autopilot_dot_v1_dot_autopilot__service__pb2.AddCollaboratorResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def RemoveCollaborator(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/reveille.autopilot.v1.AutopilotService/RemoveCollaborator',
+            reveille_dot_autopilot_dot_v1_dot_autopilot__service__pb2.RemoveCollaboratorRequest.SerializeToString,
+            reveille_dot_autopilot_dot_v1_dot_autopilot__service__pb2.RemoveCollaboratorResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ListCollaborators(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/reveille.autopilot.v1.AutopilotService/ListCollaborators',
+            reveille_dot_autopilot_dot_v1_dot_autopilot__service__pb2.ListCollaboratorsRequest.SerializeToString,
+            reveille_dot_autopilot_dot_v1_dot_autopilot__service__pb2.ListCollaboratorsResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
     def CreateTrigger(request,
             target,
             options=(),
@@ -518,6 +884,33 @@ class AutopilotService:
             '/reveille.autopilot.v1.AutopilotService/CreateTrigger',
             reveille_dot_autopilot_dot_v1_dot_autopilot__service__pb2.CreateTriggerRequest.SerializeToString,
             reveille_dot_autopilot_dot_v1_dot_autopilot__service__pb2.CreateTriggerResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def UpdateTrigger(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/reveille.autopilot.v1.AutopilotService/UpdateTrigger',
+            reveille_dot_autopilot_dot_v1_dot_autopilot__service__pb2.UpdateTriggerRequest.SerializeToString,
+            reveille_dot_autopilot_dot_v1_dot_autopilot__service__pb2.UpdateTriggerResponse.FromString,
             options,
             channel_credentials,
             insecure,
@@ -842,6 +1235,60 @@ class AutopilotService:
             '/reveille.autopilot.v1.AutopilotService/WaitRun',
             reveille_dot_autopilot_dot_v1_dot_autopilot__service__pb2.WaitRunRequest.SerializeToString,
             reveille_dot_autopilot_dot_v1_dot_autopilot__service__pb2.WaitRunResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def WatchRuns(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_stream(
+            request,
+            target,
+            '/reveille.autopilot.v1.AutopilotService/WatchRuns',
+            reveille_dot_autopilot_dot_v1_dot_autopilot__service__pb2.WatchRunsRequest.SerializeToString,
+            reveille_dot_autopilot_dot_v1_dot_autopilot__service__pb2.WatchRunsResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def GetUsage(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/reveille.autopilot.v1.AutopilotService/GetUsage',
+            reveille_dot_autopilot_dot_v1_dot_autopilot__service__pb2.GetUsageRequest.SerializeToString,
+            reveille_dot_autopilot_dot_v1_dot_autopilot__service__pb2.GetUsageResponse.FromString,
             options,
             channel_credentials,
             insecure,

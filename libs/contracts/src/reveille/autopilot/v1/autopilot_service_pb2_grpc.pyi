@@ -39,13 +39,38 @@ class AutopilotServiceStub:
     """Reads a rule. Errors: NOT_FOUND."""
     ListAutopilots: _grpc.UnaryUnaryMultiCallable[_autopilot_service_pb2.ListAutopilotsRequest, _autopilot_service_pb2.ListAutopilotsResponse]
     """Lists the rules of a workspace, newest first."""
+    UpdateAutopilot: _grpc.UnaryUnaryMultiCallable[_autopilot_service_pb2.UpdateAutopilotRequest, _autopilot_service_pb2.UpdateAutopilotResponse]
+    """Changes the fields that the mask names. An edit of the text, the target or the manners makes the editor answer for all triggers.
+    Errors: INVALID_FIELD, NOT_FOUND (autopilot, agent, squad, project), ETAG_MISMATCH, ROLE_TOO_WEAK, WRONG_STATE (archived, or a
+    target that cannot work), INVOCATION_NOT_ALLOWED (a squad whose leader the editor may not wake), DEPENDENCY_UNAVAILABLE.
+    """
     PauseAutopilot: _grpc.UnaryUnaryMultiCallable[_autopilot_service_pb2.PauseAutopilotRequest, _autopilot_service_pb2.PauseAutopilotResponse]
     """Takes a rule out of force. Pausing a paused rule changes nothing. Errors: NOT_FOUND, ETAG_MISMATCH, ROLE_TOO_WEAK."""
     ResumeAutopilot: _grpc.UnaryUnaryMultiCallable[_autopilot_service_pb2.ResumeAutopilotRequest, _autopilot_service_pb2.ResumeAutopilotResponse]
     """Puts a rule in force again; occurrences missed meanwhile do not count. Errors: as PauseAutopilot."""
+    ArchiveAutopilot: _grpc.UnaryUnaryMultiCallable[_autopilot_service_pb2.ArchiveAutopilotRequest, _autopilot_service_pb2.ArchiveAutopilotResponse]
+    """Takes a rule out of force for good; its triggers, versions and runs stay. Archiving it again changes nothing.
+    Errors: NOT_FOUND, ETAG_MISMATCH, ROLE_TOO_WEAK.
+    """
+    ListRuleVersions: _grpc.UnaryUnaryMultiCallable[_autopilot_service_pb2.ListRuleVersionsRequest, _autopilot_service_pb2.ListRuleVersionsResponse]
+    """Lists what a rule has said, newest first, each with who published it. Errors: NOT_FOUND."""
+    GetRuleVersion: _grpc.UnaryUnaryMultiCallable[_autopilot_service_pb2.GetRuleVersionRequest, _autopilot_service_pb2.GetRuleVersionResponse]
+    """Reads what a rule said: that of a run by the run's rule_version_id. Errors: NOT_FOUND."""
+    AddCollaborator: _grpc.UnaryUnaryMultiCallable[_autopilot_service_pb2.AddCollaboratorRequest, _autopilot_service_pb2.AddCollaboratorResponse]
+    """Lets a member of the workspace change the rule. Only its creator, owners and administrators may. Granting it again refreshes who did.
+    Errors: INVALID_FIELD (no member), NOT_FOUND, ROLE_TOO_WEAK.
+    """
+    RemoveCollaborator: _grpc.UnaryUnaryMultiCallable[_autopilot_service_pb2.RemoveCollaboratorRequest, _autopilot_service_pb2.RemoveCollaboratorResponse]
+    """Takes that right back. Taking what nobody has changes nothing. Errors: NOT_FOUND, ROLE_TOO_WEAK."""
+    ListCollaborators: _grpc.UnaryUnaryMultiCallable[_autopilot_service_pb2.ListCollaboratorsRequest, _autopilot_service_pb2.ListCollaboratorsResponse]
+    """Lists who was let in, by user id. Errors: NOT_FOUND."""
     CreateTrigger: _grpc.UnaryUnaryMultiCallable[_autopilot_service_pb2.CreateTriggerRequest, _autopilot_service_pb2.CreateTriggerResponse]
     """Creates a trigger. Of a webhook trigger the answer holds the hook's address, here and never again.
     Errors: INVALID_FIELD, INVALID_CRON, INVALID_TIMEZONE, NOT_FOUND, ROLE_TOO_WEAK, REQUEST_ID_REUSED.
+    """
+    UpdateTrigger: _grpc.UnaryUnaryMultiCallable[_autopilot_service_pb2.UpdateTriggerRequest, _autopilot_service_pb2.UpdateTriggerResponse]
+    """Changes the fields that the mask names. A change of what sets it off makes the editor answer for it; a new label does not.
+    Errors: INVALID_FIELD, INVALID_CRON, INVALID_TIMEZONE, NOT_FOUND, ETAG_MISMATCH, ROLE_TOO_WEAK, WRONG_STATE (archived).
     """
     GetTrigger: _grpc.UnaryUnaryMultiCallable[_autopilot_service_pb2.GetTriggerRequest, _autopilot_service_pb2.GetTriggerResponse]
     """Reads a trigger. Errors: NOT_FOUND."""
@@ -77,6 +102,13 @@ class AutopilotServiceStub:
     """
     WaitRun: _grpc.UnaryUnaryMultiCallable[_autopilot_service_pb2.WaitRunRequest, _autopilot_service_pb2.WaitRunResponse]
     """Waits for a run's outcome, at most `timeout`; answers with the run as it then stands. Errors: NOT_FOUND."""
+    WatchRuns: _grpc.UnaryStreamMultiCallable[_autopilot_service_pb2.WatchRunsRequest, _autopilot_service_pb2.WatchRunsResponse]
+    """Streams the runs of a workspace: first those without an outcome as they stand, then a bookmark, then each run as it changes.
+    Resumes after a bookmark's or a change's cursor; a run may come again, newest last.
+    Errors: NOT_FOUND, INVALID_CURSOR, CURSOR_EXPIRED (watch anew without a cursor).
+    """
+    GetUsage: _grpc.UnaryUnaryMultiCallable[_autopilot_service_pb2.GetUsageRequest, _autopilot_service_pb2.GetUsageResponse]
+    """Tells how much of its quota a workspace has used in the present period. Errors: NOT_FOUND."""
 
 @_typing.type_check_only
 class AutopilotServiceAsyncStub(AutopilotServiceStub):
@@ -89,13 +121,38 @@ class AutopilotServiceAsyncStub(AutopilotServiceStub):
     """Reads a rule. Errors: NOT_FOUND."""
     ListAutopilots: _aio.UnaryUnaryMultiCallable[_autopilot_service_pb2.ListAutopilotsRequest, _autopilot_service_pb2.ListAutopilotsResponse]  # type: ignore[assignment]
     """Lists the rules of a workspace, newest first."""
+    UpdateAutopilot: _aio.UnaryUnaryMultiCallable[_autopilot_service_pb2.UpdateAutopilotRequest, _autopilot_service_pb2.UpdateAutopilotResponse]  # type: ignore[assignment]
+    """Changes the fields that the mask names. An edit of the text, the target or the manners makes the editor answer for all triggers.
+    Errors: INVALID_FIELD, NOT_FOUND (autopilot, agent, squad, project), ETAG_MISMATCH, ROLE_TOO_WEAK, WRONG_STATE (archived, or a
+    target that cannot work), INVOCATION_NOT_ALLOWED (a squad whose leader the editor may not wake), DEPENDENCY_UNAVAILABLE.
+    """
     PauseAutopilot: _aio.UnaryUnaryMultiCallable[_autopilot_service_pb2.PauseAutopilotRequest, _autopilot_service_pb2.PauseAutopilotResponse]  # type: ignore[assignment]
     """Takes a rule out of force. Pausing a paused rule changes nothing. Errors: NOT_FOUND, ETAG_MISMATCH, ROLE_TOO_WEAK."""
     ResumeAutopilot: _aio.UnaryUnaryMultiCallable[_autopilot_service_pb2.ResumeAutopilotRequest, _autopilot_service_pb2.ResumeAutopilotResponse]  # type: ignore[assignment]
     """Puts a rule in force again; occurrences missed meanwhile do not count. Errors: as PauseAutopilot."""
+    ArchiveAutopilot: _aio.UnaryUnaryMultiCallable[_autopilot_service_pb2.ArchiveAutopilotRequest, _autopilot_service_pb2.ArchiveAutopilotResponse]  # type: ignore[assignment]
+    """Takes a rule out of force for good; its triggers, versions and runs stay. Archiving it again changes nothing.
+    Errors: NOT_FOUND, ETAG_MISMATCH, ROLE_TOO_WEAK.
+    """
+    ListRuleVersions: _aio.UnaryUnaryMultiCallable[_autopilot_service_pb2.ListRuleVersionsRequest, _autopilot_service_pb2.ListRuleVersionsResponse]  # type: ignore[assignment]
+    """Lists what a rule has said, newest first, each with who published it. Errors: NOT_FOUND."""
+    GetRuleVersion: _aio.UnaryUnaryMultiCallable[_autopilot_service_pb2.GetRuleVersionRequest, _autopilot_service_pb2.GetRuleVersionResponse]  # type: ignore[assignment]
+    """Reads what a rule said: that of a run by the run's rule_version_id. Errors: NOT_FOUND."""
+    AddCollaborator: _aio.UnaryUnaryMultiCallable[_autopilot_service_pb2.AddCollaboratorRequest, _autopilot_service_pb2.AddCollaboratorResponse]  # type: ignore[assignment]
+    """Lets a member of the workspace change the rule. Only its creator, owners and administrators may. Granting it again refreshes who did.
+    Errors: INVALID_FIELD (no member), NOT_FOUND, ROLE_TOO_WEAK.
+    """
+    RemoveCollaborator: _aio.UnaryUnaryMultiCallable[_autopilot_service_pb2.RemoveCollaboratorRequest, _autopilot_service_pb2.RemoveCollaboratorResponse]  # type: ignore[assignment]
+    """Takes that right back. Taking what nobody has changes nothing. Errors: NOT_FOUND, ROLE_TOO_WEAK."""
+    ListCollaborators: _aio.UnaryUnaryMultiCallable[_autopilot_service_pb2.ListCollaboratorsRequest, _autopilot_service_pb2.ListCollaboratorsResponse]  # type: ignore[assignment]
+    """Lists who was let in, by user id. Errors: NOT_FOUND."""
     CreateTrigger: _aio.UnaryUnaryMultiCallable[_autopilot_service_pb2.CreateTriggerRequest, _autopilot_service_pb2.CreateTriggerResponse]  # type: ignore[assignment]
     """Creates a trigger. Of a webhook trigger the answer holds the hook's address, here and never again.
     Errors: INVALID_FIELD, INVALID_CRON, INVALID_TIMEZONE, NOT_FOUND, ROLE_TOO_WEAK, REQUEST_ID_REUSED.
+    """
+    UpdateTrigger: _aio.UnaryUnaryMultiCallable[_autopilot_service_pb2.UpdateTriggerRequest, _autopilot_service_pb2.UpdateTriggerResponse]  # type: ignore[assignment]
+    """Changes the fields that the mask names. A change of what sets it off makes the editor answer for it; a new label does not.
+    Errors: INVALID_FIELD, INVALID_CRON, INVALID_TIMEZONE, NOT_FOUND, ETAG_MISMATCH, ROLE_TOO_WEAK, WRONG_STATE (archived).
     """
     GetTrigger: _aio.UnaryUnaryMultiCallable[_autopilot_service_pb2.GetTriggerRequest, _autopilot_service_pb2.GetTriggerResponse]  # type: ignore[assignment]
     """Reads a trigger. Errors: NOT_FOUND."""
@@ -127,6 +184,13 @@ class AutopilotServiceAsyncStub(AutopilotServiceStub):
     """
     WaitRun: _aio.UnaryUnaryMultiCallable[_autopilot_service_pb2.WaitRunRequest, _autopilot_service_pb2.WaitRunResponse]  # type: ignore[assignment]
     """Waits for a run's outcome, at most `timeout`; answers with the run as it then stands. Errors: NOT_FOUND."""
+    WatchRuns: _aio.UnaryStreamMultiCallable[_autopilot_service_pb2.WatchRunsRequest, _autopilot_service_pb2.WatchRunsResponse]  # type: ignore[assignment]
+    """Streams the runs of a workspace: first those without an outcome as they stand, then a bookmark, then each run as it changes.
+    Resumes after a bookmark's or a change's cursor; a run may come again, newest last.
+    Errors: NOT_FOUND, INVALID_CURSOR, CURSOR_EXPIRED (watch anew without a cursor).
+    """
+    GetUsage: _aio.UnaryUnaryMultiCallable[_autopilot_service_pb2.GetUsageRequest, _autopilot_service_pb2.GetUsageResponse]  # type: ignore[assignment]
+    """Tells how much of its quota a workspace has used in the present period. Errors: NOT_FOUND."""
 
 class AutopilotServiceServicer(metaclass=_abc_1.ABCMeta):
     """Publishes rules and runs them."""
@@ -156,6 +220,17 @@ class AutopilotServiceServicer(metaclass=_abc_1.ABCMeta):
         """Lists the rules of a workspace, newest first."""
 
     @_abc_1.abstractmethod
+    def UpdateAutopilot(
+        self,
+        request: _autopilot_service_pb2.UpdateAutopilotRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_autopilot_service_pb2.UpdateAutopilotResponse, _abc.Awaitable[_autopilot_service_pb2.UpdateAutopilotResponse]]:
+        """Changes the fields that the mask names. An edit of the text, the target or the manners makes the editor answer for all triggers.
+        Errors: INVALID_FIELD, NOT_FOUND (autopilot, agent, squad, project), ETAG_MISMATCH, ROLE_TOO_WEAK, WRONG_STATE (archived, or a
+        target that cannot work), INVOCATION_NOT_ALLOWED (a squad whose leader the editor may not wake), DEPENDENCY_UNAVAILABLE.
+        """
+
+    @_abc_1.abstractmethod
     def PauseAutopilot(
         self,
         request: _autopilot_service_pb2.PauseAutopilotRequest,
@@ -172,6 +247,58 @@ class AutopilotServiceServicer(metaclass=_abc_1.ABCMeta):
         """Puts a rule in force again; occurrences missed meanwhile do not count. Errors: as PauseAutopilot."""
 
     @_abc_1.abstractmethod
+    def ArchiveAutopilot(
+        self,
+        request: _autopilot_service_pb2.ArchiveAutopilotRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_autopilot_service_pb2.ArchiveAutopilotResponse, _abc.Awaitable[_autopilot_service_pb2.ArchiveAutopilotResponse]]:
+        """Takes a rule out of force for good; its triggers, versions and runs stay. Archiving it again changes nothing.
+        Errors: NOT_FOUND, ETAG_MISMATCH, ROLE_TOO_WEAK.
+        """
+
+    @_abc_1.abstractmethod
+    def ListRuleVersions(
+        self,
+        request: _autopilot_service_pb2.ListRuleVersionsRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_autopilot_service_pb2.ListRuleVersionsResponse, _abc.Awaitable[_autopilot_service_pb2.ListRuleVersionsResponse]]:
+        """Lists what a rule has said, newest first, each with who published it. Errors: NOT_FOUND."""
+
+    @_abc_1.abstractmethod
+    def GetRuleVersion(
+        self,
+        request: _autopilot_service_pb2.GetRuleVersionRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_autopilot_service_pb2.GetRuleVersionResponse, _abc.Awaitable[_autopilot_service_pb2.GetRuleVersionResponse]]:
+        """Reads what a rule said: that of a run by the run's rule_version_id. Errors: NOT_FOUND."""
+
+    @_abc_1.abstractmethod
+    def AddCollaborator(
+        self,
+        request: _autopilot_service_pb2.AddCollaboratorRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_autopilot_service_pb2.AddCollaboratorResponse, _abc.Awaitable[_autopilot_service_pb2.AddCollaboratorResponse]]:
+        """Lets a member of the workspace change the rule. Only its creator, owners and administrators may. Granting it again refreshes who did.
+        Errors: INVALID_FIELD (no member), NOT_FOUND, ROLE_TOO_WEAK.
+        """
+
+    @_abc_1.abstractmethod
+    def RemoveCollaborator(
+        self,
+        request: _autopilot_service_pb2.RemoveCollaboratorRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_autopilot_service_pb2.RemoveCollaboratorResponse, _abc.Awaitable[_autopilot_service_pb2.RemoveCollaboratorResponse]]:
+        """Takes that right back. Taking what nobody has changes nothing. Errors: NOT_FOUND, ROLE_TOO_WEAK."""
+
+    @_abc_1.abstractmethod
+    def ListCollaborators(
+        self,
+        request: _autopilot_service_pb2.ListCollaboratorsRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_autopilot_service_pb2.ListCollaboratorsResponse, _abc.Awaitable[_autopilot_service_pb2.ListCollaboratorsResponse]]:
+        """Lists who was let in, by user id. Errors: NOT_FOUND."""
+
+    @_abc_1.abstractmethod
     def CreateTrigger(
         self,
         request: _autopilot_service_pb2.CreateTriggerRequest,
@@ -179,6 +306,16 @@ class AutopilotServiceServicer(metaclass=_abc_1.ABCMeta):
     ) -> _typing.Union[_autopilot_service_pb2.CreateTriggerResponse, _abc.Awaitable[_autopilot_service_pb2.CreateTriggerResponse]]:
         """Creates a trigger. Of a webhook trigger the answer holds the hook's address, here and never again.
         Errors: INVALID_FIELD, INVALID_CRON, INVALID_TIMEZONE, NOT_FOUND, ROLE_TOO_WEAK, REQUEST_ID_REUSED.
+        """
+
+    @_abc_1.abstractmethod
+    def UpdateTrigger(
+        self,
+        request: _autopilot_service_pb2.UpdateTriggerRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_autopilot_service_pb2.UpdateTriggerResponse, _abc.Awaitable[_autopilot_service_pb2.UpdateTriggerResponse]]:
+        """Changes the fields that the mask names. A change of what sets it off makes the editor answer for it; a new label does not.
+        Errors: INVALID_FIELD, INVALID_CRON, INVALID_TIMEZONE, NOT_FOUND, ETAG_MISMATCH, ROLE_TOO_WEAK, WRONG_STATE (archived).
         """
 
     @_abc_1.abstractmethod
@@ -282,5 +419,24 @@ class AutopilotServiceServicer(metaclass=_abc_1.ABCMeta):
         context: _ServicerContext,
     ) -> _typing.Union[_autopilot_service_pb2.WaitRunResponse, _abc.Awaitable[_autopilot_service_pb2.WaitRunResponse]]:
         """Waits for a run's outcome, at most `timeout`; answers with the run as it then stands. Errors: NOT_FOUND."""
+
+    @_abc_1.abstractmethod
+    def WatchRuns(
+        self,
+        request: _autopilot_service_pb2.WatchRunsRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_abc.Iterator[_autopilot_service_pb2.WatchRunsResponse], _abc.AsyncIterator[_autopilot_service_pb2.WatchRunsResponse]]:
+        """Streams the runs of a workspace: first those without an outcome as they stand, then a bookmark, then each run as it changes.
+        Resumes after a bookmark's or a change's cursor; a run may come again, newest last.
+        Errors: NOT_FOUND, INVALID_CURSOR, CURSOR_EXPIRED (watch anew without a cursor).
+        """
+
+    @_abc_1.abstractmethod
+    def GetUsage(
+        self,
+        request: _autopilot_service_pb2.GetUsageRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_autopilot_service_pb2.GetUsageResponse, _abc.Awaitable[_autopilot_service_pb2.GetUsageResponse]]:
+        """Tells how much of its quota a workspace has used in the present period. Errors: NOT_FOUND."""
 
 def add_AutopilotServiceServicer_to_server(servicer: AutopilotServiceServicer, server: _typing.Union[_grpc.Server, _aio.Server]) -> None: ...

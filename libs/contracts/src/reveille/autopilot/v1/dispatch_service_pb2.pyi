@@ -66,7 +66,7 @@ class _DispatchOutcomeEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_Dispa
     DISPATCH_OUTCOME_UNSPECIFIED: _DispatchOutcome.ValueType  # 0
     """Not used."""
     DISPATCH_OUTCOME_DISPATCHED: _DispatchOutcome.ValueType  # 1
-    """The run has its downstream object, or its outcome."""
+    """The run has its downstream object or its outcome, or waits with its body for an earlier run to end."""
     DISPATCH_OUTCOME_FAILED: _DispatchOutcome.ValueType  # 2
     """The run failed for good."""
     DISPATCH_OUTCOME_UNAVAILABLE: _DispatchOutcome.ValueType  # 3
@@ -78,7 +78,7 @@ class DispatchOutcome(_DispatchOutcome, metaclass=_DispatchOutcomeEnumTypeWrappe
 DISPATCH_OUTCOME_UNSPECIFIED: DispatchOutcome.ValueType  # 0
 """Not used."""
 DISPATCH_OUTCOME_DISPATCHED: DispatchOutcome.ValueType  # 1
-"""The run has its downstream object, or its outcome."""
+"""The run has its downstream object or its outcome, or waits with its body for an earlier run to end."""
 DISPATCH_OUTCOME_FAILED: DispatchOutcome.ValueType  # 2
 """The run failed for good."""
 DISPATCH_OUTCOME_UNAVAILABLE: DispatchOutcome.ValueType  # 3

@@ -74,6 +74,8 @@ class _RunStateEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_RunState.Val
     """A rule refused it; the reason tells which."""
     RUN_STATE_CANCELLED: _RunState.ValueType  # 7
     """Somebody cancelled it."""
+    RUN_STATE_BUFFERED: _RunState.ValueType  # 8
+    """Admitted; it waits for an earlier run of its rule to end."""
 
 class RunState(_RunState, metaclass=_RunStateEnumTypeWrapper):
     """Where a run stands."""
@@ -94,6 +96,8 @@ RUN_STATE_SKIPPED: RunState.ValueType  # 6
 """A rule refused it; the reason tells which."""
 RUN_STATE_CANCELLED: RunState.ValueType  # 7
 """Somebody cancelled it."""
+RUN_STATE_BUFFERED: RunState.ValueType  # 8
+"""Admitted; it waits for an earlier run of its rule to end."""
 Global___RunState: _TypeAlias = RunState  # noqa: Y015
 
 class _AttributionSource:
@@ -160,6 +164,8 @@ class AutopilotRun(_message.Message):
     CREATE_TIME_FIELD_NUMBER: _builtins.int
     FINISH_TIME_FIELD_NUMBER: _builtins.int
     CANCEL_REQUEST_TIME_FIELD_NUMBER: _builtins.int
+    SQUAD_ID_FIELD_NUMBER: _builtins.int
+    PROJECT_ID_FIELD_NUMBER: _builtins.int
     run_id: _builtins.str
     """The id."""
     workspace_id: _builtins.str
@@ -204,6 +210,10 @@ class AutopilotRun(_message.Message):
     """What the agent answered, as JSON."""
     trace_id: _builtins.str
     """The trace it belongs to."""
+    squad_id: _builtins.str
+    """The squad whose leader the agent was, as frozen."""
+    project_id: _builtins.str
+    """The project of its issue, as frozen."""
     @_builtins.property
     def planned_time(self) -> _timestamp_pb2.Timestamp:
         """Of a scheduled run: the planned instant."""
@@ -249,10 +259,12 @@ class AutopilotRun(_message.Message):
         create_time: _timestamp_pb2.Timestamp | None = ...,
         finish_time: _timestamp_pb2.Timestamp | None = ...,
         cancel_request_time: _timestamp_pb2.Timestamp | None = ...,
+        squad_id: _builtins.str = ...,
+        project_id: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["cancel_request_time", b"cancel_request_time", "create_time", b"create_time", "finish_time", b"finish_time", "planned_time", b"planned_time"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["accountable_user_id", b"accountable_user_id", "agent_id", b"agent_id", "attribution_source", b"attribution_source", "autopilot_id", b"autopilot_id", "cancel_request_time", b"cancel_request_time", "create_time", b"create_time", "delivery_id", b"delivery_id", "execution_mode", b"execution_mode", "finish_time", b"finish_time", "issue_id", b"issue_id", "message", b"message", "occurrence_key", b"occurrence_key", "originator_user_id", b"originator_user_id", "planned_time", b"planned_time", "prompt", b"prompt", "reason", b"reason", "result", b"result", "rule_version_id", b"rule_version_id", "run_id", b"run_id", "source", b"source", "state", b"state", "title", b"title", "trace_id", b"trace_id", "trigger_id", b"trigger_id", "wakeup_id", b"wakeup_id", "workspace_id", b"workspace_id"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["accountable_user_id", b"accountable_user_id", "agent_id", b"agent_id", "attribution_source", b"attribution_source", "autopilot_id", b"autopilot_id", "cancel_request_time", b"cancel_request_time", "create_time", b"create_time", "delivery_id", b"delivery_id", "execution_mode", b"execution_mode", "finish_time", b"finish_time", "issue_id", b"issue_id", "message", b"message", "occurrence_key", b"occurrence_key", "originator_user_id", b"originator_user_id", "planned_time", b"planned_time", "project_id", b"project_id", "prompt", b"prompt", "reason", b"reason", "result", b"result", "rule_version_id", b"rule_version_id", "run_id", b"run_id", "source", b"source", "squad_id", b"squad_id", "state", b"state", "title", b"title", "trace_id", b"trace_id", "trigger_id", b"trigger_id", "wakeup_id", b"wakeup_id", "workspace_id", b"workspace_id"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

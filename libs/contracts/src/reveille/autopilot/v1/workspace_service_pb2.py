@@ -22,11 +22,12 @@ _runtime_version.ValidateProtobufRuntimeVersion(
 _sym_db = _symbol_database.Default()
 
 
+from google.protobuf import field_mask_pb2 as google_dot_protobuf_dot_field__mask__pb2
 from google.protobuf import timestamp_pb2 as google_dot_protobuf_dot_timestamp__pb2
 from reveille.common.v1 import access_pb2 as reveille_dot_common_dot_v1_dot_access__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n-reveille/autopilot/v1/workspace_service.proto\x12\x15reveille.autopilot.v1\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x1freveille/common/v1/access.proto\"\x97\x01\n\tWorkspace\x12\x14\n\x0cworkspace_id\x18\x01 \x01(\t\x12\x0c\n\x04name\x18\x02 \x01(\t\x12\x14\n\x0cissue_prefix\x18\x03 \x01(\t\x12\x1f\n\x17\x61ttribution_fail_closed\x18\x04 \x01(\x08\x12/\n\x0b\x63reate_time\x18\x05 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\"\x88\x01\n\x06Member\x12\x14\n\x0cworkspace_id\x18\x01 \x01(\t\x12\x0f\n\x07user_id\x18\x02 \x01(\t\x12&\n\x04role\x18\x03 \x01(\x0e\x32\x18.reveille.common.v1.Role\x12/\n\x0b\x63reate_time\x18\x04 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\"\x88\x01\n\x16\x43reateWorkspaceRequest\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x14\n\x0cissue_prefix\x18\x02 \x01(\t\x12\x1f\n\x17\x61ttribution_fail_closed\x18\x03 \x01(\x08\x12\x15\n\rowner_user_id\x18\x04 \x01(\t\x12\x12\n\nrequest_id\x18\x05 \x01(\t\"N\n\x17\x43reateWorkspaceResponse\x12\x33\n\tworkspace\x18\x01 \x01(\x0b\x32 .reveille.autopilot.v1.Workspace\"+\n\x13GetWorkspaceRequest\x12\x14\n\x0cworkspace_id\x18\x01 \x01(\t\"K\n\x14GetWorkspaceResponse\x12\x33\n\tworkspace\x18\x01 \x01(\x0b\x32 .reveille.autopilot.v1.Workspace\">\n\x15ListWorkspacesRequest\x12\x11\n\tpage_size\x18\x01 \x01(\x05\x12\x12\n\npage_token\x18\x02 \x01(\t\"g\n\x16ListWorkspacesResponse\x12\x34\n\nworkspaces\x18\x01 \x03(\x0b\x32 .reveille.autopilot.v1.Workspace\x12\x17\n\x0fnext_page_token\x18\x02 \x01(\t\"u\n\x10\x41\x64\x64MemberRequest\x12\x14\n\x0cworkspace_id\x18\x01 \x01(\t\x12\x0f\n\x07user_id\x18\x02 \x01(\t\x12&\n\x04role\x18\x03 \x01(\x0e\x32\x18.reveille.common.v1.Role\x12\x12\n\nrequest_id\x18\x04 \x01(\t\"B\n\x11\x41\x64\x64MemberResponse\x12-\n\x06member\x18\x01 \x01(\x0b\x32\x1d.reveille.autopilot.v1.Member\"Q\n\x12ListMembersRequest\x12\x14\n\x0cworkspace_id\x18\x01 \x01(\t\x12\x11\n\tpage_size\x18\x02 \x01(\x05\x12\x12\n\npage_token\x18\x03 \x01(\t\"^\n\x13ListMembersResponse\x12.\n\x07members\x18\x01 \x03(\x0b\x32\x1d.reveille.autopilot.v1.Member\x12\x17\n\x0fnext_page_token\x18\x02 \x01(\t2\xdb\x04\n\x10WorkspaceService\x12x\n\x0f\x43reateWorkspace\x12-.reveille.autopilot.v1.CreateWorkspaceRequest\x1a..reveille.autopilot.v1.CreateWorkspaceResponse\"\x06\x8a\xec\x18\x02\x18\x01\x12t\n\x0cGetWorkspace\x12*.reveille.autopilot.v1.GetWorkspaceRequest\x1a+.reveille.autopilot.v1.GetWorkspaceResponse\"\x0b\x8a\xec\x18\x07\n\x01*\x10\x01\x18\x01\x12z\n\x0eListWorkspaces\x12,.reveille.autopilot.v1.ListWorkspacesRequest\x1a-.reveille.autopilot.v1.ListWorkspacesResponse\"\x0b\x8a\xec\x18\x07\n\x01*\x10\x01\x18\x01\x12h\n\tAddMember\x12\'.reveille.autopilot.v1.AddMemberRequest\x1a(.reveille.autopilot.v1.AddMemberResponse\"\x08\x8a\xec\x18\x04\x10\x02\x18\x01\x12q\n\x0bListMembers\x12).reveille.autopilot.v1.ListMembersRequest\x1a*.reveille.autopilot.v1.ListMembersResponse\"\x0b\x8a\xec\x18\x07\n\x01*\x10\x01\x18\x01\x62\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n-reveille/autopilot/v1/workspace_service.proto\x12\x15reveille.autopilot.v1\x1a google/protobuf/field_mask.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x1freveille/common/v1/access.proto\"\xfd\x01\n\tWorkspace\x12\x14\n\x0cworkspace_id\x18\x01 \x01(\t\x12\x0c\n\x04name\x18\x02 \x01(\t\x12\x14\n\x0cissue_prefix\x18\x03 \x01(\t\x12\x1f\n\x17\x61ttribution_fail_closed\x18\x04 \x01(\x08\x12/\n\x0b\x63reate_time\x18\x05 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x31\n\x05quota\x18\x06 \x01(\x0b\x32\".reveille.autopilot.v1.QuotaPolicy\x12#\n\x1b\x64\x65\x66\x61ult_responsible_user_id\x18\x07 \x01(\t\x12\x0c\n\x04\x65tag\x18\x08 \x01(\t\"\x84\x01\n\x0bQuotaPolicy\x12\x32\n\x06\x61\x63tion\x18\x01 \x01(\x0e\x32\".reveille.autopilot.v1.QuotaAction\x12\r\n\x05limit\x18\x02 \x01(\x03\x12\x32\n\x06period\x18\x03 \x01(\x0e\x32\".reveille.autopilot.v1.QuotaPeriod\"\x88\x01\n\x06Member\x12\x14\n\x0cworkspace_id\x18\x01 \x01(\t\x12\x0f\n\x07user_id\x18\x02 \x01(\t\x12&\n\x04role\x18\x03 \x01(\x0e\x32\x18.reveille.common.v1.Role\x12/\n\x0b\x63reate_time\x18\x04 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\"\x88\x01\n\x16\x43reateWorkspaceRequest\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x14\n\x0cissue_prefix\x18\x02 \x01(\t\x12\x1f\n\x17\x61ttribution_fail_closed\x18\x03 \x01(\x08\x12\x15\n\rowner_user_id\x18\x04 \x01(\t\x12\x12\n\nrequest_id\x18\x05 \x01(\t\"N\n\x17\x43reateWorkspaceResponse\x12\x33\n\tworkspace\x18\x01 \x01(\x0b\x32 .reveille.autopilot.v1.Workspace\"+\n\x13GetWorkspaceRequest\x12\x14\n\x0cworkspace_id\x18\x01 \x01(\t\"K\n\x14GetWorkspaceResponse\x12\x33\n\tworkspace\x18\x01 \x01(\x0b\x32 .reveille.autopilot.v1.Workspace\">\n\x15ListWorkspacesRequest\x12\x11\n\tpage_size\x18\x01 \x01(\x05\x12\x12\n\npage_token\x18\x02 \x01(\t\"g\n\x16ListWorkspacesResponse\x12\x34\n\nworkspaces\x18\x01 \x03(\x0b\x32 .reveille.autopilot.v1.Workspace\x12\x17\n\x0fnext_page_token\x18\x02 \x01(\t\"u\n\x10\x41\x64\x64MemberRequest\x12\x14\n\x0cworkspace_id\x18\x01 \x01(\t\x12\x0f\n\x07user_id\x18\x02 \x01(\t\x12&\n\x04role\x18\x03 \x01(\x0e\x32\x18.reveille.common.v1.Role\x12\x12\n\nrequest_id\x18\x04 \x01(\t\"B\n\x11\x41\x64\x64MemberResponse\x12-\n\x06member\x18\x01 \x01(\x0b\x32\x1d.reveille.autopilot.v1.Member\"Q\n\x12ListMembersRequest\x12\x14\n\x0cworkspace_id\x18\x01 \x01(\t\x12\x11\n\tpage_size\x18\x02 \x01(\x05\x12\x12\n\npage_token\x18\x03 \x01(\t\"^\n\x13ListMembersResponse\x12.\n\x07members\x18\x01 \x03(\x0b\x32\x1d.reveille.autopilot.v1.Member\x12\x17\n\x0fnext_page_token\x18\x02 \x01(\t\"~\n\x16UpdateWorkspaceRequest\x12\x33\n\tworkspace\x18\x01 \x01(\x0b\x32 .reveille.autopilot.v1.Workspace\x12/\n\x0bupdate_mask\x18\x02 \x01(\x0b\x32\x1a.google.protobuf.FieldMask\"N\n\x17UpdateWorkspaceResponse\x12\x33\n\tworkspace\x18\x01 \x01(\x0b\x32 .reveille.autopilot.v1.Workspace\"d\n\x13UpdateMemberRequest\x12\x14\n\x0cworkspace_id\x18\x01 \x01(\t\x12\x0f\n\x07user_id\x18\x02 \x01(\t\x12&\n\x04role\x18\x03 \x01(\x0e\x32\x18.reveille.common.v1.Role\"E\n\x14UpdateMemberResponse\x12-\n\x06member\x18\x01 \x01(\x0b\x32\x1d.reveille.autopilot.v1.Member\"<\n\x13RemoveMemberRequest\x12\x14\n\x0cworkspace_id\x18\x01 \x01(\t\x12\x0f\n\x07user_id\x18\x02 \x01(\t\"\x16\n\x14RemoveMemberResponse*u\n\x0bQuotaAction\x12\x1c\n\x18QUOTA_ACTION_UNSPECIFIED\x10\x00\x12\x14\n\x10QUOTA_ACTION_OFF\x10\x01\x12\x18\n\x14QUOTA_ACTION_OBSERVE\x10\x02\x12\x18\n\x14QUOTA_ACTION_ENFORCE\x10\x03*Y\n\x0bQuotaPeriod\x12\x1c\n\x18QUOTA_PERIOD_UNSPECIFIED\x10\x00\x12\x14\n\x10QUOTA_PERIOD_DAY\x10\x01\x12\x16\n\x12QUOTA_PERIOD_MONTH\x10\x02\x32\xbd\x07\n\x10WorkspaceService\x12x\n\x0f\x43reateWorkspace\x12-.reveille.autopilot.v1.CreateWorkspaceRequest\x1a..reveille.autopilot.v1.CreateWorkspaceResponse\"\x06\x8a\xec\x18\x02\x18\x01\x12t\n\x0cGetWorkspace\x12*.reveille.autopilot.v1.GetWorkspaceRequest\x1a+.reveille.autopilot.v1.GetWorkspaceResponse\"\x0b\x8a\xec\x18\x07\n\x01*\x10\x01\x18\x01\x12z\n\x0eListWorkspaces\x12,.reveille.autopilot.v1.ListWorkspacesRequest\x1a-.reveille.autopilot.v1.ListWorkspacesResponse\"\x0b\x8a\xec\x18\x07\n\x01*\x10\x01\x18\x01\x12z\n\x0fUpdateWorkspace\x12-.reveille.autopilot.v1.UpdateWorkspaceRequest\x1a..reveille.autopilot.v1.UpdateWorkspaceResponse\"\x08\x8a\xec\x18\x04\x10\x02\x18\x01\x12h\n\tAddMember\x12\'.reveille.autopilot.v1.AddMemberRequest\x1a(.reveille.autopilot.v1.AddMemberResponse\"\x08\x8a\xec\x18\x04\x10\x02\x18\x01\x12q\n\x0cUpdateMember\x12*.reveille.autopilot.v1.UpdateMemberRequest\x1a+.reveille.autopilot.v1.UpdateMemberResponse\"\x08\x8a\xec\x18\x04\x10\x02\x18\x01\x12q\n\x0cRemoveMember\x12*.reveille.autopilot.v1.RemoveMemberRequest\x1a+.reveille.autopilot.v1.RemoveMemberResponse\"\x08\x8a\xec\x18\x04\x10\x01\x18\x01\x12q\n\x0bListMembers\x12).reveille.autopilot.v1.ListMembersRequest\x1a*.reveille.autopilot.v1.ListMembersResponse\"\x0b\x8a\xec\x18\x07\n\x01*\x10\x01\x18\x01\x62\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -39,34 +40,58 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_WORKSPACESERVICE'].methods_by_name['GetWorkspace']._serialized_options = b'\212\354\030\007\n\001*\020\001\030\001'
   _globals['_WORKSPACESERVICE'].methods_by_name['ListWorkspaces']._loaded_options = None
   _globals['_WORKSPACESERVICE'].methods_by_name['ListWorkspaces']._serialized_options = b'\212\354\030\007\n\001*\020\001\030\001'
+  _globals['_WORKSPACESERVICE'].methods_by_name['UpdateWorkspace']._loaded_options = None
+  _globals['_WORKSPACESERVICE'].methods_by_name['UpdateWorkspace']._serialized_options = b'\212\354\030\004\020\002\030\001'
   _globals['_WORKSPACESERVICE'].methods_by_name['AddMember']._loaded_options = None
   _globals['_WORKSPACESERVICE'].methods_by_name['AddMember']._serialized_options = b'\212\354\030\004\020\002\030\001'
+  _globals['_WORKSPACESERVICE'].methods_by_name['UpdateMember']._loaded_options = None
+  _globals['_WORKSPACESERVICE'].methods_by_name['UpdateMember']._serialized_options = b'\212\354\030\004\020\002\030\001'
+  _globals['_WORKSPACESERVICE'].methods_by_name['RemoveMember']._loaded_options = None
+  _globals['_WORKSPACESERVICE'].methods_by_name['RemoveMember']._serialized_options = b'\212\354\030\004\020\001\030\001'
   _globals['_WORKSPACESERVICE'].methods_by_name['ListMembers']._loaded_options = None
   _globals['_WORKSPACESERVICE'].methods_by_name['ListMembers']._serialized_options = b'\212\354\030\007\n\001*\020\001\030\001'
-  _globals['_WORKSPACE']._serialized_start=139
-  _globals['_WORKSPACE']._serialized_end=290
-  _globals['_MEMBER']._serialized_start=293
-  _globals['_MEMBER']._serialized_end=429
-  _globals['_CREATEWORKSPACEREQUEST']._serialized_start=432
-  _globals['_CREATEWORKSPACEREQUEST']._serialized_end=568
-  _globals['_CREATEWORKSPACERESPONSE']._serialized_start=570
-  _globals['_CREATEWORKSPACERESPONSE']._serialized_end=648
-  _globals['_GETWORKSPACEREQUEST']._serialized_start=650
-  _globals['_GETWORKSPACEREQUEST']._serialized_end=693
-  _globals['_GETWORKSPACERESPONSE']._serialized_start=695
-  _globals['_GETWORKSPACERESPONSE']._serialized_end=770
-  _globals['_LISTWORKSPACESREQUEST']._serialized_start=772
-  _globals['_LISTWORKSPACESREQUEST']._serialized_end=834
-  _globals['_LISTWORKSPACESRESPONSE']._serialized_start=836
-  _globals['_LISTWORKSPACESRESPONSE']._serialized_end=939
-  _globals['_ADDMEMBERREQUEST']._serialized_start=941
-  _globals['_ADDMEMBERREQUEST']._serialized_end=1058
-  _globals['_ADDMEMBERRESPONSE']._serialized_start=1060
-  _globals['_ADDMEMBERRESPONSE']._serialized_end=1126
-  _globals['_LISTMEMBERSREQUEST']._serialized_start=1128
-  _globals['_LISTMEMBERSREQUEST']._serialized_end=1209
-  _globals['_LISTMEMBERSRESPONSE']._serialized_start=1211
-  _globals['_LISTMEMBERSRESPONSE']._serialized_end=1305
-  _globals['_WORKSPACESERVICE']._serialized_start=1308
-  _globals['_WORKSPACESERVICE']._serialized_end=1911
+  _globals['_QUOTAACTION']._serialized_start=2045
+  _globals['_QUOTAACTION']._serialized_end=2162
+  _globals['_QUOTAPERIOD']._serialized_start=2164
+  _globals['_QUOTAPERIOD']._serialized_end=2253
+  _globals['_WORKSPACE']._serialized_start=173
+  _globals['_WORKSPACE']._serialized_end=426
+  _globals['_QUOTAPOLICY']._serialized_start=429
+  _globals['_QUOTAPOLICY']._serialized_end=561
+  _globals['_MEMBER']._serialized_start=564
+  _globals['_MEMBER']._serialized_end=700
+  _globals['_CREATEWORKSPACEREQUEST']._serialized_start=703
+  _globals['_CREATEWORKSPACEREQUEST']._serialized_end=839
+  _globals['_CREATEWORKSPACERESPONSE']._serialized_start=841
+  _globals['_CREATEWORKSPACERESPONSE']._serialized_end=919
+  _globals['_GETWORKSPACEREQUEST']._serialized_start=921
+  _globals['_GETWORKSPACEREQUEST']._serialized_end=964
+  _globals['_GETWORKSPACERESPONSE']._serialized_start=966
+  _globals['_GETWORKSPACERESPONSE']._serialized_end=1041
+  _globals['_LISTWORKSPACESREQUEST']._serialized_start=1043
+  _globals['_LISTWORKSPACESREQUEST']._serialized_end=1105
+  _globals['_LISTWORKSPACESRESPONSE']._serialized_start=1107
+  _globals['_LISTWORKSPACESRESPONSE']._serialized_end=1210
+  _globals['_ADDMEMBERREQUEST']._serialized_start=1212
+  _globals['_ADDMEMBERREQUEST']._serialized_end=1329
+  _globals['_ADDMEMBERRESPONSE']._serialized_start=1331
+  _globals['_ADDMEMBERRESPONSE']._serialized_end=1397
+  _globals['_LISTMEMBERSREQUEST']._serialized_start=1399
+  _globals['_LISTMEMBERSREQUEST']._serialized_end=1480
+  _globals['_LISTMEMBERSRESPONSE']._serialized_start=1482
+  _globals['_LISTMEMBERSRESPONSE']._serialized_end=1576
+  _globals['_UPDATEWORKSPACEREQUEST']._serialized_start=1578
+  _globals['_UPDATEWORKSPACEREQUEST']._serialized_end=1704
+  _globals['_UPDATEWORKSPACERESPONSE']._serialized_start=1706
+  _globals['_UPDATEWORKSPACERESPONSE']._serialized_end=1784
+  _globals['_UPDATEMEMBERREQUEST']._serialized_start=1786
+  _globals['_UPDATEMEMBERREQUEST']._serialized_end=1886
+  _globals['_UPDATEMEMBERRESPONSE']._serialized_start=1888
+  _globals['_UPDATEMEMBERRESPONSE']._serialized_end=1957
+  _globals['_REMOVEMEMBERREQUEST']._serialized_start=1959
+  _globals['_REMOVEMEMBERREQUEST']._serialized_end=2019
+  _globals['_REMOVEMEMBERRESPONSE']._serialized_start=2021
+  _globals['_REMOVEMEMBERRESPONSE']._serialized_end=2043
+  _globals['_WORKSPACESERVICE']._serialized_start=2256
+  _globals['_WORKSPACESERVICE']._serialized_end=3213
 # @@protoc_insertion_point(module_scope)

@@ -5,9 +5,11 @@ Workspaces and who belongs to them."""
 
 from collections import abc as _abc
 from google.protobuf import descriptor as _descriptor
+from google.protobuf import field_mask_pb2 as _field_mask_pb2
 from google.protobuf import message as _message
 from google.protobuf import timestamp_pb2 as _timestamp_pb2
 from google.protobuf.internal import containers as _containers
+from google.protobuf.internal import enum_type_wrapper as _enum_type_wrapper
 from reveille.common.v1 import access_pb2 as _access_pb2
 import builtins as _builtins
 import sys
@@ -20,6 +22,58 @@ else:
 
 DESCRIPTOR: _descriptor.FileDescriptor
 
+class _QuotaAction:
+    ValueType = _typing.NewType("ValueType", _builtins.int)
+    V: _TypeAlias = ValueType  # noqa: Y015
+
+class _QuotaActionEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_QuotaAction.ValueType], _builtins.type):
+    DESCRIPTOR: _descriptor.EnumDescriptor
+    QUOTA_ACTION_UNSPECIFIED: _QuotaAction.ValueType  # 0
+    """Not used; on update: off."""
+    QUOTA_ACTION_OFF: _QuotaAction.ValueType  # 1
+    """Nothing is counted."""
+    QUOTA_ACTION_OBSERVE: _QuotaAction.ValueType  # 2
+    """Runs are counted, and what would be refused is told; nothing is refused."""
+    QUOTA_ACTION_ENFORCE: _QuotaAction.ValueType  # 3
+    """Runs beyond the limit are skipped with the reason quota_exceeded."""
+
+class QuotaAction(_QuotaAction, metaclass=_QuotaActionEnumTypeWrapper):
+    """What a quota does."""
+
+QUOTA_ACTION_UNSPECIFIED: QuotaAction.ValueType  # 0
+"""Not used; on update: off."""
+QUOTA_ACTION_OFF: QuotaAction.ValueType  # 1
+"""Nothing is counted."""
+QUOTA_ACTION_OBSERVE: QuotaAction.ValueType  # 2
+"""Runs are counted, and what would be refused is told; nothing is refused."""
+QUOTA_ACTION_ENFORCE: QuotaAction.ValueType  # 3
+"""Runs beyond the limit are skipped with the reason quota_exceeded."""
+Global___QuotaAction: _TypeAlias = QuotaAction  # noqa: Y015
+
+class _QuotaPeriod:
+    ValueType = _typing.NewType("ValueType", _builtins.int)
+    V: _TypeAlias = ValueType  # noqa: Y015
+
+class _QuotaPeriodEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_QuotaPeriod.ValueType], _builtins.type):
+    DESCRIPTOR: _descriptor.EnumDescriptor
+    QUOTA_PERIOD_UNSPECIFIED: _QuotaPeriod.ValueType  # 0
+    """Not used; on update: a month."""
+    QUOTA_PERIOD_DAY: _QuotaPeriod.ValueType  # 1
+    """A day in UTC."""
+    QUOTA_PERIOD_MONTH: _QuotaPeriod.ValueType  # 2
+    """A calendar month in UTC."""
+
+class QuotaPeriod(_QuotaPeriod, metaclass=_QuotaPeriodEnumTypeWrapper):
+    """How long a quota counts."""
+
+QUOTA_PERIOD_UNSPECIFIED: QuotaPeriod.ValueType  # 0
+"""Not used; on update: a month."""
+QUOTA_PERIOD_DAY: QuotaPeriod.ValueType  # 1
+"""A day in UTC."""
+QUOTA_PERIOD_MONTH: QuotaPeriod.ValueType  # 2
+"""A calendar month in UTC."""
+Global___QuotaPeriod: _TypeAlias = QuotaPeriod  # noqa: Y015
+
 @_typing.final
 class Workspace(_message.Message):
     """A tenant: everything belongs to exactly one."""
@@ -31,6 +85,9 @@ class Workspace(_message.Message):
     ISSUE_PREFIX_FIELD_NUMBER: _builtins.int
     ATTRIBUTION_FAIL_CLOSED_FIELD_NUMBER: _builtins.int
     CREATE_TIME_FIELD_NUMBER: _builtins.int
+    QUOTA_FIELD_NUMBER: _builtins.int
+    DEFAULT_RESPONSIBLE_USER_ID_FIELD_NUMBER: _builtins.int
+    ETAG_FIELD_NUMBER: _builtins.int
     workspace_id: _builtins.str
     """The id."""
     name: _builtins.str
@@ -39,9 +96,17 @@ class Workspace(_message.Message):
     """The prefix of its issue identifiers, 2 to 8 capital letters."""
     attribution_fail_closed: _builtins.bool
     """Whether a run without an accountable person is refused instead of charged to the agent's owner."""
+    default_responsible_user_id: _builtins.str
+    """Who answers where nobody else can be named; the first owner at first."""
+    etag: _builtins.str
+    """Changes with every change."""
     @_builtins.property
     def create_time(self) -> _timestamp_pb2.Timestamp:
         """When it was created."""
+
+    @_builtins.property
+    def quota(self) -> Global___QuotaPolicy:
+        """How many runs it may have in a period."""
 
     def __init__(
         self,
@@ -51,14 +116,47 @@ class Workspace(_message.Message):
         issue_prefix: _builtins.str = ...,
         attribution_fail_closed: _builtins.bool = ...,
         create_time: _timestamp_pb2.Timestamp | None = ...,
+        quota: Global___QuotaPolicy | None = ...,
+        default_responsible_user_id: _builtins.str = ...,
+        etag: _builtins.str = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["create_time", b"create_time"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["create_time", b"create_time", "quota", b"quota"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["attribution_fail_closed", b"attribution_fail_closed", "create_time", b"create_time", "issue_prefix", b"issue_prefix", "name", b"name", "workspace_id", b"workspace_id"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["attribution_fail_closed", b"attribution_fail_closed", "create_time", b"create_time", "default_responsible_user_id", b"default_responsible_user_id", "etag", b"etag", "issue_prefix", b"issue_prefix", "name", b"name", "quota", b"quota", "workspace_id", b"workspace_id"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___Workspace: _TypeAlias = Workspace  # noqa: Y015
+
+@_typing.final
+class QuotaPolicy(_message.Message):
+    """How many runs a workspace may have in a period."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    ACTION_FIELD_NUMBER: _builtins.int
+    LIMIT_FIELD_NUMBER: _builtins.int
+    PERIOD_FIELD_NUMBER: _builtins.int
+    action: Global___QuotaAction.ValueType
+    """What it does."""
+    limit: _builtins.int
+    """At most this many, 0 to 1,000,000,000."""
+    period: Global___QuotaPeriod.ValueType
+    """How long it counts."""
+    def __init__(
+        self,
+        *,
+        action: Global___QuotaAction.ValueType = ...,
+        limit: _builtins.int = ...,
+        period: Global___QuotaPeriod.ValueType = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["action", b"action", "limit", b"limit", "period", b"period"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___QuotaPolicy: _TypeAlias = QuotaPolicy  # noqa: Y015
 
 @_typing.final
 class Member(_message.Message):
@@ -373,3 +471,154 @@ class ListMembersResponse(_message.Message):
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___ListMembersResponse: _TypeAlias = ListMembersResponse  # noqa: Y015
+
+@_typing.final
+class UpdateWorkspaceRequest(_message.Message):
+    """A workspace to change."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    WORKSPACE_FIELD_NUMBER: _builtins.int
+    UPDATE_MASK_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def workspace(self) -> Global___Workspace:
+        """The workspace: its id, the etag the caller read (required; stale is refused), and the new values of what the mask names."""
+
+    @_builtins.property
+    def update_mask(self) -> _field_mask_pb2.FieldMask:
+        """Of name, attribution_fail_closed, quota and default_responsible_user_id; at least one."""
+
+    def __init__(
+        self,
+        *,
+        workspace: Global___Workspace | None = ...,
+        update_mask: _field_mask_pb2.FieldMask | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["update_mask", b"update_mask", "workspace", b"workspace"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["update_mask", b"update_mask", "workspace", b"workspace"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___UpdateWorkspaceRequest: _TypeAlias = UpdateWorkspaceRequest  # noqa: Y015
+
+@_typing.final
+class UpdateWorkspaceResponse(_message.Message):
+    """The workspace."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    WORKSPACE_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def workspace(self) -> Global___Workspace:
+        """The workspace."""
+
+    def __init__(
+        self,
+        *,
+        workspace: Global___Workspace | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["workspace", b"workspace"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["workspace", b"workspace"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___UpdateWorkspaceResponse: _TypeAlias = UpdateWorkspaceResponse  # noqa: Y015
+
+@_typing.final
+class UpdateMemberRequest(_message.Message):
+    """A member to change."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    WORKSPACE_ID_FIELD_NUMBER: _builtins.int
+    USER_ID_FIELD_NUMBER: _builtins.int
+    ROLE_FIELD_NUMBER: _builtins.int
+    workspace_id: _builtins.str
+    """The workspace."""
+    user_id: _builtins.str
+    """The user."""
+    role: _access_pb2.Role.ValueType
+    """The new role."""
+    def __init__(
+        self,
+        *,
+        workspace_id: _builtins.str = ...,
+        user_id: _builtins.str = ...,
+        role: _access_pb2.Role.ValueType = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["role", b"role", "user_id", b"user_id", "workspace_id", b"workspace_id"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___UpdateMemberRequest: _TypeAlias = UpdateMemberRequest  # noqa: Y015
+
+@_typing.final
+class UpdateMemberResponse(_message.Message):
+    """The member."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    MEMBER_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def member(self) -> Global___Member:
+        """The member."""
+
+    def __init__(
+        self,
+        *,
+        member: Global___Member | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["member", b"member"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["member", b"member"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___UpdateMemberResponse: _TypeAlias = UpdateMemberResponse  # noqa: Y015
+
+@_typing.final
+class RemoveMemberRequest(_message.Message):
+    """A member to remove."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    WORKSPACE_ID_FIELD_NUMBER: _builtins.int
+    USER_ID_FIELD_NUMBER: _builtins.int
+    workspace_id: _builtins.str
+    """The workspace."""
+    user_id: _builtins.str
+    """The user."""
+    def __init__(
+        self,
+        *,
+        workspace_id: _builtins.str = ...,
+        user_id: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["user_id", b"user_id", "workspace_id", b"workspace_id"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___RemoveMemberRequest: _TypeAlias = RemoveMemberRequest  # noqa: Y015
+
+@_typing.final
+class RemoveMemberResponse(_message.Message):
+    """The member is removed."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    def __init__(
+        self,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___RemoveMemberResponse: _TypeAlias = RemoveMemberResponse  # noqa: Y015

@@ -50,10 +50,25 @@ class WorkspaceServiceStub:
                 request_serializer=reveille_dot_autopilot_dot_v1_dot_workspace__service__pb2.ListWorkspacesRequest.SerializeToString,
                 response_deserializer=reveille_dot_autopilot_dot_v1_dot_workspace__service__pb2.ListWorkspacesResponse.FromString,
                 _registered_method=True)
+        self.UpdateWorkspace = channel.unary_unary(
+                '/reveille.autopilot.v1.WorkspaceService/UpdateWorkspace',
+                request_serializer=reveille_dot_autopilot_dot_v1_dot_workspace__service__pb2.UpdateWorkspaceRequest.SerializeToString,
+                response_deserializer=reveille_dot_autopilot_dot_v1_dot_workspace__service__pb2.UpdateWorkspaceResponse.FromString,
+                _registered_method=True)
         self.AddMember = channel.unary_unary(
                 '/reveille.autopilot.v1.WorkspaceService/AddMember',
                 request_serializer=reveille_dot_autopilot_dot_v1_dot_workspace__service__pb2.AddMemberRequest.SerializeToString,
                 response_deserializer=reveille_dot_autopilot_dot_v1_dot_workspace__service__pb2.AddMemberResponse.FromString,
+                _registered_method=True)
+        self.UpdateMember = channel.unary_unary(
+                '/reveille.autopilot.v1.WorkspaceService/UpdateMember',
+                request_serializer=reveille_dot_autopilot_dot_v1_dot_workspace__service__pb2.UpdateMemberRequest.SerializeToString,
+                response_deserializer=reveille_dot_autopilot_dot_v1_dot_workspace__service__pb2.UpdateMemberResponse.FromString,
+                _registered_method=True)
+        self.RemoveMember = channel.unary_unary(
+                '/reveille.autopilot.v1.WorkspaceService/RemoveMember',
+                request_serializer=reveille_dot_autopilot_dot_v1_dot_workspace__service__pb2.RemoveMemberRequest.SerializeToString,
+                response_deserializer=reveille_dot_autopilot_dot_v1_dot_workspace__service__pb2.RemoveMemberResponse.FromString,
                 _registered_method=True)
         self.ListMembers = channel.unary_unary(
                 '/reveille.autopilot.v1.WorkspaceService/ListMembers',
@@ -87,8 +102,32 @@ class WorkspaceServiceServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def UpdateWorkspace(self, request, context):
+        """Changes the fields that the mask names. Only owners and administrators may.
+        Errors: INVALID_FIELD, NOT_FOUND, ETAG_MISMATCH, ROLE_TOO_WEAK.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
     def AddMember(self, request, context):
         """Adds a member, or changes the role of one. Only owners and administrators may. Errors: INVALID_FIELD, NOT_FOUND, ROLE_TOO_WEAK.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def UpdateMember(self, request, context):
+        """Changes the role of a member. Only owners and administrators may, and only owners an owner's.
+        Errors: INVALID_FIELD, NOT_FOUND, ROLE_TOO_WEAK, WRONG_STATE (the last owner).
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def RemoveMember(self, request, context):
+        """Removes a member; what they published goes on, in another's name. Anybody may leave. Removing one who is gone changes nothing.
+        Errors: NOT_FOUND, ROLE_TOO_WEAK, WRONG_STATE (the last owner).
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -119,10 +158,25 @@ def add_WorkspaceServiceServicer_to_server(servicer, server):
                     request_deserializer=reveille_dot_autopilot_dot_v1_dot_workspace__service__pb2.ListWorkspacesRequest.FromString,
                     response_serializer=reveille_dot_autopilot_dot_v1_dot_workspace__service__pb2.ListWorkspacesResponse.SerializeToString,
             ),
+            'UpdateWorkspace': grpc.unary_unary_rpc_method_handler(
+                    servicer.UpdateWorkspace,
+                    request_deserializer=reveille_dot_autopilot_dot_v1_dot_workspace__service__pb2.UpdateWorkspaceRequest.FromString,
+                    response_serializer=reveille_dot_autopilot_dot_v1_dot_workspace__service__pb2.UpdateWorkspaceResponse.SerializeToString,
+            ),
             'AddMember': grpc.unary_unary_rpc_method_handler(
                     servicer.AddMember,
                     request_deserializer=reveille_dot_autopilot_dot_v1_dot_workspace__service__pb2.AddMemberRequest.FromString,
                     response_serializer=reveille_dot_autopilot_dot_v1_dot_workspace__service__pb2.AddMemberResponse.SerializeToString,
+            ),
+            'UpdateMember': grpc.unary_unary_rpc_method_handler(
+                    servicer.UpdateMember,
+                    request_deserializer=reveille_dot_autopilot_dot_v1_dot_workspace__service__pb2.UpdateMemberRequest.FromString,
+                    response_serializer=reveille_dot_autopilot_dot_v1_dot_workspace__service__pb2.UpdateMemberResponse.SerializeToString,
+            ),
+            'RemoveMember': grpc.unary_unary_rpc_method_handler(
+                    servicer.RemoveMember,
+                    request_deserializer=reveille_dot_autopilot_dot_v1_dot_workspace__service__pb2.RemoveMemberRequest.FromString,
+                    response_serializer=reveille_dot_autopilot_dot_v1_dot_workspace__service__pb2.RemoveMemberResponse.SerializeToString,
             ),
             'ListMembers': grpc.unary_unary_rpc_method_handler(
                     servicer.ListMembers,
@@ -223,6 +277,33 @@ class WorkspaceService:
             _registered_method=True)
 
     @staticmethod
+    def UpdateWorkspace(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/reveille.autopilot.v1.WorkspaceService/UpdateWorkspace',
+            reveille_dot_autopilot_dot_v1_dot_workspace__service__pb2.UpdateWorkspaceRequest.SerializeToString,
+            reveille_dot_autopilot_dot_v1_dot_workspace__service__pb2.UpdateWorkspaceResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
     def AddMember(request,
             target,
             options=(),
@@ -239,6 +320,60 @@ class WorkspaceService:
             '/reveille.autopilot.v1.WorkspaceService/AddMember',
             reveille_dot_autopilot_dot_v1_dot_workspace__service__pb2.AddMemberRequest.SerializeToString,
             reveille_dot_autopilot_dot_v1_dot_workspace__service__pb2.AddMemberResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def UpdateMember(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/reveille.autopilot.v1.WorkspaceService/UpdateMember',
+            reveille_dot_autopilot_dot_v1_dot_workspace__service__pb2.UpdateMemberRequest.SerializeToString,
+            reveille_dot_autopilot_dot_v1_dot_workspace__service__pb2.UpdateMemberResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def RemoveMember(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/reveille.autopilot.v1.WorkspaceService/RemoveMember',
+            reveille_dot_autopilot_dot_v1_dot_workspace__service__pb2.RemoveMemberRequest.SerializeToString,
+            reveille_dot_autopilot_dot_v1_dot_workspace__service__pb2.RemoveMemberResponse.FromString,
             options,
             channel_credentials,
             insecure,

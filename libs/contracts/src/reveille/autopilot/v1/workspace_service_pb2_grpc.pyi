@@ -39,8 +39,20 @@ class WorkspaceServiceStub:
     """Reads a workspace. Errors: NOT_FOUND."""
     ListWorkspaces: _grpc.UnaryUnaryMultiCallable[_workspace_service_pb2.ListWorkspacesRequest, _workspace_service_pb2.ListWorkspacesResponse]
     """Lists the workspaces the caller belongs to (an operator: all), newest first."""
+    UpdateWorkspace: _grpc.UnaryUnaryMultiCallable[_workspace_service_pb2.UpdateWorkspaceRequest, _workspace_service_pb2.UpdateWorkspaceResponse]
+    """Changes the fields that the mask names. Only owners and administrators may.
+    Errors: INVALID_FIELD, NOT_FOUND, ETAG_MISMATCH, ROLE_TOO_WEAK.
+    """
     AddMember: _grpc.UnaryUnaryMultiCallable[_workspace_service_pb2.AddMemberRequest, _workspace_service_pb2.AddMemberResponse]
     """Adds a member, or changes the role of one. Only owners and administrators may. Errors: INVALID_FIELD, NOT_FOUND, ROLE_TOO_WEAK."""
+    UpdateMember: _grpc.UnaryUnaryMultiCallable[_workspace_service_pb2.UpdateMemberRequest, _workspace_service_pb2.UpdateMemberResponse]
+    """Changes the role of a member. Only owners and administrators may, and only owners an owner's.
+    Errors: INVALID_FIELD, NOT_FOUND, ROLE_TOO_WEAK, WRONG_STATE (the last owner).
+    """
+    RemoveMember: _grpc.UnaryUnaryMultiCallable[_workspace_service_pb2.RemoveMemberRequest, _workspace_service_pb2.RemoveMemberResponse]
+    """Removes a member; what they published goes on, in another's name. Anybody may leave. Removing one who is gone changes nothing.
+    Errors: NOT_FOUND, ROLE_TOO_WEAK, WRONG_STATE (the last owner).
+    """
     ListMembers: _grpc.UnaryUnaryMultiCallable[_workspace_service_pb2.ListMembersRequest, _workspace_service_pb2.ListMembersResponse]
     """Lists the members by user id."""
 
@@ -55,8 +67,20 @@ class WorkspaceServiceAsyncStub(WorkspaceServiceStub):
     """Reads a workspace. Errors: NOT_FOUND."""
     ListWorkspaces: _aio.UnaryUnaryMultiCallable[_workspace_service_pb2.ListWorkspacesRequest, _workspace_service_pb2.ListWorkspacesResponse]  # type: ignore[assignment]
     """Lists the workspaces the caller belongs to (an operator: all), newest first."""
+    UpdateWorkspace: _aio.UnaryUnaryMultiCallable[_workspace_service_pb2.UpdateWorkspaceRequest, _workspace_service_pb2.UpdateWorkspaceResponse]  # type: ignore[assignment]
+    """Changes the fields that the mask names. Only owners and administrators may.
+    Errors: INVALID_FIELD, NOT_FOUND, ETAG_MISMATCH, ROLE_TOO_WEAK.
+    """
     AddMember: _aio.UnaryUnaryMultiCallable[_workspace_service_pb2.AddMemberRequest, _workspace_service_pb2.AddMemberResponse]  # type: ignore[assignment]
     """Adds a member, or changes the role of one. Only owners and administrators may. Errors: INVALID_FIELD, NOT_FOUND, ROLE_TOO_WEAK."""
+    UpdateMember: _aio.UnaryUnaryMultiCallable[_workspace_service_pb2.UpdateMemberRequest, _workspace_service_pb2.UpdateMemberResponse]  # type: ignore[assignment]
+    """Changes the role of a member. Only owners and administrators may, and only owners an owner's.
+    Errors: INVALID_FIELD, NOT_FOUND, ROLE_TOO_WEAK, WRONG_STATE (the last owner).
+    """
+    RemoveMember: _aio.UnaryUnaryMultiCallable[_workspace_service_pb2.RemoveMemberRequest, _workspace_service_pb2.RemoveMemberResponse]  # type: ignore[assignment]
+    """Removes a member; what they published goes on, in another's name. Anybody may leave. Removing one who is gone changes nothing.
+    Errors: NOT_FOUND, ROLE_TOO_WEAK, WRONG_STATE (the last owner).
+    """
     ListMembers: _aio.UnaryUnaryMultiCallable[_workspace_service_pb2.ListMembersRequest, _workspace_service_pb2.ListMembersResponse]  # type: ignore[assignment]
     """Lists the members by user id."""
 
@@ -88,12 +112,42 @@ class WorkspaceServiceServicer(metaclass=_abc_1.ABCMeta):
         """Lists the workspaces the caller belongs to (an operator: all), newest first."""
 
     @_abc_1.abstractmethod
+    def UpdateWorkspace(
+        self,
+        request: _workspace_service_pb2.UpdateWorkspaceRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_workspace_service_pb2.UpdateWorkspaceResponse, _abc.Awaitable[_workspace_service_pb2.UpdateWorkspaceResponse]]:
+        """Changes the fields that the mask names. Only owners and administrators may.
+        Errors: INVALID_FIELD, NOT_FOUND, ETAG_MISMATCH, ROLE_TOO_WEAK.
+        """
+
+    @_abc_1.abstractmethod
     def AddMember(
         self,
         request: _workspace_service_pb2.AddMemberRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_workspace_service_pb2.AddMemberResponse, _abc.Awaitable[_workspace_service_pb2.AddMemberResponse]]:
         """Adds a member, or changes the role of one. Only owners and administrators may. Errors: INVALID_FIELD, NOT_FOUND, ROLE_TOO_WEAK."""
+
+    @_abc_1.abstractmethod
+    def UpdateMember(
+        self,
+        request: _workspace_service_pb2.UpdateMemberRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_workspace_service_pb2.UpdateMemberResponse, _abc.Awaitable[_workspace_service_pb2.UpdateMemberResponse]]:
+        """Changes the role of a member. Only owners and administrators may, and only owners an owner's.
+        Errors: INVALID_FIELD, NOT_FOUND, ROLE_TOO_WEAK, WRONG_STATE (the last owner).
+        """
+
+    @_abc_1.abstractmethod
+    def RemoveMember(
+        self,
+        request: _workspace_service_pb2.RemoveMemberRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_workspace_service_pb2.RemoveMemberResponse, _abc.Awaitable[_workspace_service_pb2.RemoveMemberResponse]]:
+        """Removes a member; what they published goes on, in another's name. Anybody may leave. Removing one who is gone changes nothing.
+        Errors: NOT_FOUND, ROLE_TOO_WEAK, WRONG_STATE (the last owner).
+        """
 
     @_abc_1.abstractmethod
     def ListMembers(

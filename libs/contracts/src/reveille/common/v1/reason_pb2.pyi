@@ -44,6 +44,14 @@ class _ReasonEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_Reason.ValueTy
     """The principal may not invoke this agent."""
     REASON_ATTRIBUTION_BLOCKED: _Reason.ValueType  # 10
     """Nobody can be held accountable and the workspace refuses to guess."""
+    REASON_ALREADY_ACTIVE: _Reason.ValueType  # 11
+    """An earlier run of the rule has no outcome yet, and the rule allows one at a time."""
+    REASON_QUOTA_EXCEEDED: _Reason.ValueType  # 12
+    """The workspace has used up its runs of the period."""
+    REASON_HIGH_FAILURE_RATE: _Reason.ValueType  # 13
+    """Nearly all of the rule's runs failed, so the system paused it."""
+    REASON_REPLACED: _Reason.ValueType  # 14
+    """A later run of the rule took its place."""
     REASON_TOO_LATE: _Reason.ValueType  # 20
     """A scheduled occurrence was found later than its lateness limit."""
     REASON_SUPERSEDED: _Reason.ValueType  # 21
@@ -186,6 +194,14 @@ REASON_INVOCATION_NOT_ALLOWED: Reason.ValueType  # 9
 """The principal may not invoke this agent."""
 REASON_ATTRIBUTION_BLOCKED: Reason.ValueType  # 10
 """Nobody can be held accountable and the workspace refuses to guess."""
+REASON_ALREADY_ACTIVE: Reason.ValueType  # 11
+"""An earlier run of the rule has no outcome yet, and the rule allows one at a time."""
+REASON_QUOTA_EXCEEDED: Reason.ValueType  # 12
+"""The workspace has used up its runs of the period."""
+REASON_HIGH_FAILURE_RATE: Reason.ValueType  # 13
+"""Nearly all of the rule's runs failed, so the system paused it."""
+REASON_REPLACED: Reason.ValueType  # 14
+"""A later run of the rule took its place."""
 REASON_TOO_LATE: Reason.ValueType  # 20
 """A scheduled occurrence was found later than its lateness limit."""
 REASON_SUPERSEDED: Reason.ValueType  # 21
@@ -364,6 +380,8 @@ class _ErrorReasonEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_ErrorReas
     """Another call with this request id is at work."""
     ERROR_REASON_CHECKOUT_CONFLICT: _ErrorReason.ValueType  # 27
     """Another attempt owns the issue."""
+    ERROR_REASON_INVOCATION_NOT_ALLOWED: _ErrorReason.ValueType  # 28
+    """The caller may not wake the agent that this is about."""
     ERROR_REASON_FIELD_REQUIRED: _ErrorReason.ValueType  # 40
     """A required field is empty."""
     ERROR_REASON_TOO_SHORT: _ErrorReason.ValueType  # 41
@@ -450,6 +468,8 @@ ERROR_REASON_REQUEST_CONFLICT: ErrorReason.ValueType  # 26
 """Another call with this request id is at work."""
 ERROR_REASON_CHECKOUT_CONFLICT: ErrorReason.ValueType  # 27
 """Another attempt owns the issue."""
+ERROR_REASON_INVOCATION_NOT_ALLOWED: ErrorReason.ValueType  # 28
+"""The caller may not wake the agent that this is about."""
 ERROR_REASON_FIELD_REQUIRED: ErrorReason.ValueType  # 40
 """A required field is empty."""
 ERROR_REASON_TOO_SHORT: ErrorReason.ValueType  # 41

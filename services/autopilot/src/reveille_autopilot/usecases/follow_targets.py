@@ -1,0 +1,164 @@
+"""What becomes of rules when runtimes, squads and agents change.
+
+An event only says where to look: what is so now is asked of heartbeat, so that events that come
+twice, late or in another order lead to the same. Nothing is put in force again by any of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from uuid import UUID
+
+import grpc
+
+from reveille.events.v1 import event_service_pb2 as pb
+from reveille.heartbeat.v1 import squad_pb2
+from reveille_autopilot.domain.models import Autopilot
+from reveille_autopilot.domain.states import Reason
+from reveille_autopilot.store import autopilots
+from reveille_autopilot.usecases.downstream import optional_id
+from reveille_autopilot.usecases.invocability import Question, ask
+from reveille_autopilot.usecases.peers import Heartbeat
+from reveille_autopilot.usecases.system import SystemChanges
+from reveille_runtime.db import Database, Tx
+from reveille_runtime.errors import Unavailable
+from reveille_runtime.validation import NIL
+
+AGENT_ARCHIVED = "agent.archived"
+SQUAD_UPDATED = "squad.updated"
+SQUAD_ARCHIVED = "squad.archived"
+RUNTIME_DELETED = "runtime.deleted"
+TARGET_TYPES = (AGENT_ARCHIVED, SQUAD_UPDATED, SQUAD_ARCHIVED, RUNTIME_DELETED)
+_PAGE = 200
+
+
+@dataclass(frozen=True, slots=True)
+class _Suspects:
+    """Which rules to look at; neither agents nor squads means all in force."""
+
+    workspace_id: UUID | None = None
+    agents: tuple[UUID, ...] | None = None
+    squads: tuple[UUID, ...] | None = None
+
+
+class TargetFollower:
+    """Pauses rules whose target cannot work any more; an archived squad's go to its leader."""
+
+    def __init__(self, db: Database, heartbeat: Heartbeat, system: SystemChanges) -> None:
+        self._db = db
+        self._heartbeat = heartbeat
+        self._system = system
+
+    async def handle(self, events: Sequence[pb.Event]) -> None:
+        """Look where the events say; repeating it changes nothing."""
+        for event in events:
+            if event.type in TARGET_TYPES:
+                await self._look(await self._suspects(event))
+
+    async def reconcile(self) -> None:
+        """Look at all rules in force: the feed cannot tell what was missed."""
+        await self._look(_Suspects())
+
+    async def _suspects(self, event: pb.Event) -> _Suspects:
+        workspace_id, subject = UUID(event.workspace_id), UUID(event.subject_id)
+        if event.type == AGENT_ARCHIVED:
+            async with self._db.session() as tx:
+                squads = await autopilots.squads_in_use(tx, workspace_id)
+            return _Suspects(workspace_id, (subject,), tuple(squads))
+        if event.type in {SQUAD_UPDATED, SQUAD_ARCHIVED}:
+            return _Suspects(workspace_id, (), (subject,))
+        return _Suspects(workspace_id)
+
+    async def _look(self, suspects: _Suspects) -> None:
+        after = NIL
+        while True:
+            async with self._db.session() as tx:
+                rules = await autopilots.active(
+                    tx,
+                    suspects.workspace_id,
+                    suspects.agents,
+                    suspects.squads,
+                    after,
+                    _PAGE,
+                )
+            if rules:
+                await self._judge(rules)
+                after = rules[-1].id
+            if len(rules) < _PAGE:
+                break
+        for squad_id in suspects.squads or ():
+            await self._hand_over_paused(squad_id)
+
+    async def _judge(self, rules: Sequence[Autopilot]) -> None:
+        questions = {rule.id: _question(rule) for rule in rules}
+        answers = await ask(self._heartbeat, list(questions.values()))
+        for rule in rules:
+            answer = answers.get(questions[rule.id])
+            if answer is None:
+                raise Unavailable(
+                    "DEPENDENCY_UNAVAILABLE", "heartbeat cannot be asked", {"service": "heartbeat"}
+                )
+            match answer.reason:
+                case Reason.AGENT_RUNTIME_REQUIRED:
+                    await self._pause(rule, Reason.AGENT_RUNTIME_REQUIRED, answer.message)
+                case Reason.TARGET_UNAVAILABLE:
+                    if not await self._hand_over(rule):
+                        await self._pause(rule, Reason.TARGET_UNAVAILABLE, answer.message)
+                case _:
+                    # It can work, or will again.
+                    continue
+
+    async def _pause(self, seen: Autopilot, reason: Reason, message: str) -> None:
+        async def same_target(_: Tx, rule: Autopilot) -> bool:
+            return (rule.agent_id, rule.squad_id) == (seen.agent_id, seen.squad_id)
+
+        await self._system.pause(seen.id, reason, message, same_target)
+
+    async def _hand_over(self, rule: Autopilot) -> bool:
+        """Give the rule of an archived squad to the agent that led it; False when there is none."""
+        if rule.squad_id is None:
+            return False
+        leader = await self._leader_of_archived(rule.squad_id)
+        if leader is None:
+            return False
+        await self._system.retarget(rule.id, rule.squad_id, leader)
+        return True
+
+    async def _hand_over_paused(self, squad_id: UUID) -> None:
+        """Do the same for rules that are not in force: resuming needs a target."""
+        async with self._db.session() as tx:
+            rules = await autopilots.of_squads(tx, [squad_id])
+        if not rules:
+            return
+        leader = await self._leader_of_archived(squad_id)
+        if leader is None:
+            return
+        for rule in rules:
+            await self._system.retarget(rule.id, squad_id, leader)
+
+    async def _leader_of_archived(self, squad_id: UUID) -> UUID | None:
+        try:
+            answer = await self._heartbeat.agents.GetSquad(
+                squad_pb2.GetSquadRequest(squad_id=str(squad_id))
+            )
+        except grpc.aio.AioRpcError as error:
+            if error.code() is grpc.StatusCode.NOT_FOUND:
+                return None
+            raise
+        if answer.squad.state != squad_pb2.SQUAD_STATE_ARCHIVED:
+            return None
+        return optional_id(answer.squad.leader_agent_id)
+
+
+def _question(rule: Autopilot) -> Question:
+    """Ask about the target alone: not who may wake it, nor whether its runtime is away."""
+    return Question(
+        rule.workspace_id,
+        rule.agent_id,
+        rule.squad_id,
+        project_id=None,
+        principal_user_id="",
+        principal_is_member=False,
+        runtime_must_be_online=False,
+    )
