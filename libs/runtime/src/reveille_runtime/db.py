@@ -242,8 +242,8 @@ async def use_json(connection: asyncpg.Connection[asyncpg.Record]) -> None:
         )
 
 
-def _to_json(value: object) -> str:
-    return json.dumps(value, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
+# Made once: `json.dumps` with settings of its own makes an encoder for every value.
+_to_json = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), allow_nan=False).encode
 
 
 async def _leave_as_is(_: asyncpg.Connection[asyncpg.Record]) -> None:

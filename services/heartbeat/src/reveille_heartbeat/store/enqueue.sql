@@ -6,13 +6,13 @@ FROM unnest($1::text[]) AS k;
 
 -- name: merge_wakes
 -- What joined a wake becomes part of it; the caller holds the lock under which wakes join, and has
--- read what is merged. $1 wakeups, $2 how many joined each, $3 comments (as JSON arrays),
+-- read what is merged. $1 wakeups, $2 how many joined each, $3 comments (as array literals),
 -- $4 whether each begins a fresh session, $5 contexts
 UPDATE wakeup_requests w
 SET coalesced_count = w.coalesced_count + m.joined,
-    comment_ids = ARRAY(SELECT jsonb_array_elements_text(m.comment_ids)::uuid),
+    comment_ids = m.comment_ids::uuid[],
     fresh_session = m.fresh_session, context = m.context
-FROM unnest($1::uuid[], $2::integer[], $3::jsonb[], $4::boolean[], $5::jsonb[])
+FROM unnest($1::uuid[], $2::integer[], $3::text[], $4::boolean[], $5::jsonb[])
     AS m (wakeup_id, joined, comment_ids, fresh_session, context)
 WHERE w.wakeup_id = m.wakeup_id;
 

@@ -20,7 +20,7 @@ from reveille_heartbeat.usecases.known_wishes import (
     without_repeats,
 )
 from reveille_heartbeat.usecases.normalising import normalise
-from reveille_heartbeat.usecases.recording import Decided, record
+from reveille_heartbeat.usecases.recording import Decided, array_of, record
 from reveille_heartbeat.usecases.wish_facts import (
     Scope,
     read_busy_issues,
@@ -162,7 +162,7 @@ async def _merge(tx: Tx, merges: Mapping[UUID, _Merge]) -> None:
         Q["merge_wakes"],
         ordered,
         [merge.joined for merge in each],
-        [[str(one) for one in merge.comment_ids] for merge in each],
+        [array_of(merge.comment_ids) for merge in each],
         [merge.fresh_session for merge in each],
         [merge.context for merge in each],
     )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from uuid import UUID
@@ -84,7 +84,7 @@ async def record(tx: Tx, decided: Sequence[Decided], now: datetime) -> None:
         [each.wish.requester.kind.value for each in decided],
         [each.wish.requester.id for each in decided],
         [each.wish.task_key for each in decided],
-        [[str(comment) for comment in each.wish.comment_ids] for each in decided],
+        [array_of(each.wish.comment_ids) for each in decided],
         [each.wish.fresh_session for each in decided],
         [dict(each.wish.context) for each in decided],
         [each.coalesced_count for each in decided],
@@ -100,6 +100,11 @@ async def record(tx: Tx, decided: Sequence[Decided], now: datetime) -> None:
     )
     await queue_runs(tx, [each.run for each in decided if each.run])
     await feed.append(tx, [_event(each, now) for each in decided if _tells(each)])
+
+
+def array_of(ids: Iterable[UUID]) -> str:
+    """Write ids as an array literal: arrays of arrays cannot travel as they are."""
+    return "{" + ",".join(map(str, ids)) + "}"
 
 
 async def queue_runs(tx: Tx, runs: Sequence[NewRun]) -> None:
