@@ -78,7 +78,7 @@ class Desk:
 
     async def agent(self, name: str = "ann", **columns: Any) -> UUID:
         """Make an agent."""
-        given = {
+        given: dict[str, Any] = {
             "agent_id": uuid4(),
             "workspace_id": self.workspace_id,
             "name": name,
@@ -95,7 +95,7 @@ class Desk:
     async def issue(self, assignee: UUID | None = None, **columns: Any) -> UUID:
         """Make an issue: ABC-1, ABC-2 and so on."""
         self._issues += 1
-        given = {
+        given: dict[str, Any] = {
             "issue_id": uuid4(),
             "workspace_id": self.workspace_id,
             "number": self._issues,
@@ -110,7 +110,7 @@ class Desk:
 
     async def comment(self, issue_id: UUID, author: Requester = MAX, **columns: Any) -> UUID:
         """Say something on an issue."""
-        given = {
+        given: dict[str, Any] = {
             "comment_id": new_id(),
             "issue_id": issue_id,
             "workspace_id": self.workspace_id,

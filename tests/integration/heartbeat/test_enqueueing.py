@@ -153,7 +153,8 @@ async def test_a_commit_whose_answer_was_lost_is_not_done_twice(
 ) -> None:
     agent = await desk.agent()
     issue = await desk.issue(agent)
-    async with LostAnswer(database.settings("heartbeat")) as db:
+    db = LostAnswer(database.settings("heartbeat"))
+    async with db:
         enqueue = EnqueueWakeups(db, Telemetry.off(), Notifier(db, enabled=False), desk.enqueuing)
         wishes = [
             desk.wish(agent, issue),
