@@ -53,6 +53,7 @@ def test_every_point_is_walked() -> None:
         at.AGENT_STOPPED_AFTER_COMMIT,
         at.CANCEL_AFTER_COMMIT,
         at.DEADLINE_AFTER_COMMIT,
+        at.RETENTION_AFTER_STRETCH,
         at.TAKE_OVER_AFTER_COMMIT,
     )
     walked = (*DURING_A_CALL, *BEFORE_THE_AGENT, *AFTER_THE_AGENT, *alone)

@@ -59,6 +59,23 @@ class Settings(ServiceSettings):
     runtime_presence: float = Field(
         default=60.0, gt=0, description="seconds that the local runtimes count as present"
     )
+    retention_days: int = Field(
+        default=90,
+        ge=30,
+        description="days that attempts, their events, and wakeups of no occurrence are kept",
+    )
+    log_retention_days: int = Field(
+        default=30, ge=1, description="days that the output of attempts is kept"
+    )
+    occurrence_retention_days: int = Field(
+        default=400,
+        ge=30,
+        description="days that occurrences, their wakeups and costs are kept; as long as autopilot"
+        " keeps its runs",
+    )
+    feed_retention_days: int = Field(
+        default=7, ge=1, description="days that a reader of the feed may be away"
+    )
 
     @property
     def agent_api_address(self) -> str:
@@ -71,4 +88,6 @@ class Settings(ServiceSettings):
             raise ValueError("REVEILLE_LEASE_INTERVAL must be at most a third of the duration")
         if self.output_limit > self.file_size_limit:
             raise ValueError("REVEILLE_OUTPUT_LIMIT must not exceed REVEILLE_FILE_SIZE_LIMIT")
+        if self.occurrence_retention_days < self.retention_days:
+            raise ValueError("REVEILLE_OCCURRENCE_RETENTION_DAYS must not be below the other days")
         return self

@@ -26,6 +26,7 @@ FOLLOW_UP_BEFORE_COMMIT: Final = "heartbeat.follow_up.before_commit"
 FOLLOW_UP_AFTER_COMMIT: Final = "heartbeat.follow_up.after_commit"
 DEADLINE_AFTER_COMMIT: Final = "heartbeat.deadline.after_commit"
 TAKE_OVER_AFTER_COMMIT: Final = "heartbeat.take_over.after_commit"
+RETENTION_AFTER_STRETCH: Final = "heartbeat.retention.after_stretch"
 
 CRASH_POINTS: Final = declare(
     ENQUEUE_BEFORE_COMMIT,
@@ -48,4 +49,5 @@ CRASH_POINTS: Final = declare(
     FOLLOW_UP_AFTER_COMMIT,
     DEADLINE_AFTER_COMMIT,
     TAKE_OVER_AFTER_COMMIT,
+    RETENTION_AFTER_STRETCH,
 )

@@ -33,7 +33,7 @@ from reveille_heartbeat.rpc.issues import IssueServicer
 from reveille_heartbeat.rpc.runs import RunServicer
 from reveille_heartbeat.rpc.wakeups import WakeupServicer
 from reveille_heartbeat.rpc.workspaces import WorkspaceReplicaServicer
-from reveille_heartbeat.usecases import channels
+from reveille_heartbeat.usecases import channels, log_days
 from reveille_heartbeat.usecases.add_comment import AddComment
 from reveille_heartbeat.usecases.agent_signs import AgentSigns
 from reveille_heartbeat.usecases.agent_words import AgentWords
@@ -55,6 +55,7 @@ from reveille_heartbeat.usecases.explain import Explain
 from reveille_heartbeat.usecases.follow_up import FollowUp
 from reveille_heartbeat.usecases.held_run import HeldRun
 from reveille_heartbeat.usecases.hold_trees import HoldTrees
+from reveille_heartbeat.usecases.log_days import LogDays
 from reveille_heartbeat.usecases.log_store import LogStore
 from reveille_heartbeat.usecases.move_agent import MoveAgent
 from reveille_heartbeat.usecases.projects import Projects
@@ -313,6 +314,7 @@ async def execute(
     app.works(Background("leases", keeper.run))
     app.works(engine)
     app.works(engine.stopping)
+    app.works(Loop("log.days", LogDays(database), log_days.EVERY))
     app.claims(Loop("runtimes", renew, settings.runtime_presence / 6))
     app.claims(sweeper.loop)
     app.claims(Background("recovery.follow", recovery.follow_engine))

@@ -268,7 +268,8 @@ CREATE INDEX runs_started ON runs (agent_id, started_at) WHERE started_at IS NOT
 
 -- What attempts cost; one row per run, model and UTC day, so that a repeated report changes nothing.
 CREATE TABLE cost_events (
-    run_id uuid NOT NULL REFERENCES runs,
+    -- It is kept longer than the run.
+    run_id uuid NOT NULL,
     provider text NOT NULL,
     model text NOT NULL,
     day date NOT NULL,
@@ -285,6 +286,7 @@ CREATE TABLE cost_events (
     PRIMARY KEY (run_id, provider, model, day)
 );
 CREATE INDEX cost_events_agent ON cost_events (agent_id, day);
+CREATE INDEX cost_events_day ON cost_events (day);
 
 -- Output by day, so that old output goes by dropping a partition. A run's chunks are all under the
 -- day on which the run was made.
@@ -307,3 +309,107 @@ SELECT c.run_id, (r.created_at AT TIME ZONE 'UTC')::date, c.stream, c.start_offs
     c.data, c.created_at
 FROM run_log_chunks_before c JOIN runs r ON r.run_id = c.run_id;
 DROP TABLE run_log_chunks_before;
+
+-- The days from today on get partitions, unless they have them; what came to the catch-all of such a
+-- day before goes along. Gives how many were made.
+CREATE FUNCTION make_log_days(ahead integer) RETURNS integer
+LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = heartbeat AS $$
+DECLARE
+    day date;
+    partition text;
+    made integer := 0;
+BEGIN
+    PERFORM pg_advisory_xact_lock(hashtextextended('heartbeat/run_log_chunks', 0));
+    FOR day IN
+        SELECT (clock() AT TIME ZONE 'UTC')::date + n FROM generate_series(0, ahead) AS n
+    LOOP
+        partition := 'run_log_chunks_' || to_char(day, 'YYYYMMDD');
+        CONTINUE WHEN to_regclass(partition) IS NOT NULL;
+        -- Nothing of that day may come to the catch-all meanwhile.
+        LOCK TABLE run_log_chunks_other IN ACCESS EXCLUSIVE MODE;
+        EXECUTE format('CREATE TABLE %I (LIKE run_log_chunks INCLUDING ALL)', partition);
+        EXECUTE format(
+            'WITH moved AS (DELETE FROM run_log_chunks_other WHERE run_day = $1'
+            ' RETURNING run_id, run_day, stream, start_offset, end_offset, data, created_at)'
+            ' INSERT INTO %I (run_id, run_day, stream, start_offset, end_offset, data, created_at)'
+            ' SELECT run_id, run_day, stream, start_offset, end_offset, data, created_at FROM moved',
+            partition
+        ) USING day;
+        EXECUTE format(
+            'ALTER TABLE run_log_chunks ATTACH PARTITION %I FOR VALUES FROM (%L) TO (%L)',
+            partition, day, day + 1
+        );
+        made := made + 1;
+    END LOOP;
+    RETURN made;
+END
+$$;
+SELECT make_log_days(7);
+
+-- The oldest day of output that is out of its time goes, whole. Null: there is none.
+CREATE FUNCTION drop_log_day(keep interval) RETURNS date
+LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = heartbeat AS $$
+DECLARE
+    partition text;
+BEGIN
+    PERFORM pg_advisory_xact_lock(hashtextextended('heartbeat/run_log_chunks', 0));
+    SELECT c.relname INTO partition
+    FROM pg_inherits i JOIN pg_class c ON c.oid = i.inhrelid
+    WHERE i.inhparent = 'run_log_chunks'::regclass AND c.relname ~ '^run_log_chunks_[0-9]{8}$'
+        AND right(c.relname, 8) < to_char((clock() - keep) AT TIME ZONE 'UTC', 'YYYYMMDD')
+    ORDER BY c.relname
+    LIMIT 1;
+    IF partition IS NULL THEN
+        RETURN NULL;
+    END IF;
+    EXECUTE format('DROP TABLE %I', partition);
+    RETURN to_date(right(partition, 8), 'YYYYMMDD');
+END
+$$;
+
+-- Events are append-only for the service; this is the one way by which they are forgotten, together
+-- with their runs: a stretch of old runs in order of their ids, which tell when they were made. All
+-- attempts of a wakeup go at once, and only when it was settled so long ago.
+CREATE FUNCTION prune_runs(
+    keep interval, beyond uuid, most integer,
+    OUT removed integer, OUT looked_at integer, OUT last_run uuid
+)
+LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = heartbeat AS $$
+DECLARE
+    until timestamptz := clock() - keep;
+    stretch uuid[];
+    wakeups uuid[];
+    gone uuid[];
+BEGIN
+    SELECT array_agg(s.run_id ORDER BY s.run_id), array_agg(DISTINCT s.wakeup_id)
+    INTO stretch, wakeups
+    FROM (
+        SELECT r.run_id, r.wakeup_id FROM runs r
+        WHERE r.run_id > beyond AND r.run_id < (
+            lpad(to_hex((extract(epoch FROM until) * 1000)::bigint), 12, '0') || repeat('0', 20)
+        )::uuid
+        ORDER BY r.run_id
+        LIMIT most
+    ) s;
+    looked_at := coalesce(cardinality(stretch), 0);
+    last_run := stretch[looked_at];
+    SELECT coalesce(array_agg(r.run_id), '{}') INTO gone
+    FROM runs r JOIN wakeup_requests w ON w.wakeup_id = r.wakeup_id
+    WHERE r.wakeup_id = ANY(wakeups) AND w.finished_at < until
+        AND NOT EXISTS (
+            SELECT FROM runs o
+            WHERE o.wakeup_id = r.wakeup_id AND o.follow_up_done_at IS NULL
+        );
+    DELETE FROM run_events WHERE run_id = ANY(gone);
+    DELETE FROM runs WHERE run_id = ANY(gone);
+    removed := cardinality(gone);
+END
+$$;
+
+-- What retention looks for, oldest first. A wakeup is in one of the first two.
+CREATE INDEX wakeup_requests_settled ON wakeup_requests (finished_at)
+    WHERE occurrence_key IS NULL AND finished_at IS NOT NULL;
+CREATE INDEX wakeup_requests_settled_key ON wakeup_requests (finished_at)
+    WHERE occurrence_key IS NOT NULL AND finished_at IS NOT NULL;
+CREATE INDEX occurrences_wakeup ON occurrences (wakeup_id);
+CREATE INDEX occurrences_unused ON occurrences (cancelled_at) WHERE wakeup_id IS NULL;

@@ -1,0 +1,238 @@
+"""What is old is forgotten, stretch by stretch; what somebody may still ask for stays."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Mapping
+from datetime import UTC, date, datetime, timedelta
+from typing import Any
+from uuid import UUID, uuid4
+
+import asyncpg
+import pytest
+from tests.integration.heartbeat.conftest import Service, Stage
+from tests.integration.heartbeat.kit import OWNER, World
+
+from reveille.heartbeat.v1 import run_pb2, wakeup_pb2
+from reveille_heartbeat.usecases.log_days import AHEAD, LogDays
+from reveille_heartbeat.usecases.retention import Keep, Retention
+from reveille_runtime.db import Database
+
+DAY = 86_400.0
+KEEP = Keep(
+    runs=timedelta(days=90),
+    output=timedelta(days=30),
+    occurrences=timedelta(days=400),
+    feed=timedelta(days=7),
+)
+
+
+def database_of(service: Service) -> Database:
+    assert service.app.database is not None
+    return service.app.database
+
+
+async def forget(service: Service, **more: Any) -> Mapping[str, Any]:
+    result: Mapping[str, Any] = json.loads(await Retention(database_of(service), KEEP, **more)())
+    return result
+
+
+async def counts(rows: asyncpg.Connection[asyncpg.Record], *tables: str) -> dict[str, int]:
+    return {table: await rows.fetchval(f"SELECT count(*) FROM {table}") for table in tables}
+
+
+TABLES = (
+    "wakeup_requests",
+    "wakeup_payloads",
+    "runs",
+    "run_events",
+    "run_log_chunks",
+    "occurrences",
+    "cost_events",
+)
+
+
+class Impatient:
+    """A clock that jumps with each look."""
+
+    def __init__(self) -> None:
+        self.now = 0.0
+
+    def __call__(self) -> float:
+        self.now += 45.0
+        return self.now
+
+
+async def lived(world: World, rows: asyncpg.Connection[asyncpg.Record]) -> dict[str, str]:
+    """A plain wake and one that joined it, an occurrence, one whose issue is done, one whose issue
+    is still open, and a key that was cancelled before it made anything."""
+    done, leaves = await world.agent("done", config={"issue_status": "done"}), await world.agent()
+    plain = await world.wake(done)
+    keyed = await world.wake(done, "webhook:1")
+    closed = await world.issue(done, "webhook:2")
+    left = await world.issue(leaves, "webhook:3")
+    await world.cancel("webhook:4")
+    made = {
+        "plain": plain.wakeup_id,
+        "keyed": keyed.wakeup_id,
+        "closed": closed.wakeup.wakeup_id,
+        "left": left.wakeup.wakeup_id,
+    }
+    await asyncio.gather(*(world.settled(each) for each in made.values()))
+    made["joined"] = str(uuid4())
+    await rows.execute(
+        "INSERT INTO wakeup_requests (wakeup_id, workspace_id, agent_id, source, wake_reason,"
+        " title, state, reason, caller, joined_wakeup_id, finished_at)"
+        " SELECT $1, workspace_id, agent_id, source, wake_reason, title, 'completed', 'coalesced',"
+        " caller, wakeup_id, finished_at FROM wakeup_requests WHERE wakeup_id = $2",
+        UUID(made["joined"]),
+        UUID(plain.wakeup_id),
+    )
+    await rows.execute(
+        "INSERT INTO cost_events (run_id, provider, model, day, workspace_id, agent_id)"
+        " SELECT run_id, 'p', 'm', (clock() AT TIME ZONE 'UTC')::date, workspace_id, agent_id"
+        " FROM runs LIMIT 1"
+    )
+    return made
+
+
+async def known(rows: asyncpg.Connection[asyncpg.Record], made: Mapping[str, str]) -> set[str]:
+    names = {UUID(wakeup_id): name for name, wakeup_id in made.items()}
+    found = await rows.fetch("SELECT wakeup_id FROM wakeup_requests")
+    return {names[row["wakeup_id"]] for row in found}
+
+
+async def test_attempts_go_first_and_occurrences_stay_as_long_as_the_run_that_made_them(
+    world: World, service: Service, rows: asyncpg.Connection[asyncpg.Record]
+) -> None:
+    made = await lived(world, rows)
+    before = await counts(rows, *TABLES)
+    assert (before["runs"], before["wakeup_requests"]) == (4, 5)
+    for days in (0, 29):
+        service.move_clock(days * DAY)
+        assert (await forget(service))["finished"]
+        assert await counts(rows, *TABLES) == before
+
+    service.move_clock(62 * DAY)
+    # Cut short again and again; whatever stands is whole, and the next run of the job goes on.
+    rounds = 0
+    while not (await forget(service, stretch=1, monotonic=Impatient()))["finished"]:
+        rounds += 1
+        assert rounds < 50
+        assert not await rows.fetchval(
+            "SELECT count(*) FROM run_events e WHERE NOT EXISTS"
+            " (SELECT FROM runs r WHERE r.run_id = e.run_id)"
+        )
+    assert rounds > 1
+    assert (await forget(service))["finished"]
+    assert await counts(rows, *TABLES, "feed") == {
+        "wakeup_requests": 3,
+        "wakeup_payloads": 3,
+        "runs": 0,
+        "run_events": 0,
+        "run_log_chunks": 0,
+        "occurrences": 4,
+        "cost_events": 1,
+        "feed": 0,
+    }
+    assert await known(rows, made) == {"keyed", "closed", "left"}
+    # The key is known although what it made is only a memory.
+    keyed = await world.wakeup(made["keyed"])
+    (again,) = await world.enqueue(
+        wakeup_pb2.Wakeup(
+            workspace_id=keyed.workspace_id,
+            agent_id=keyed.agent_id,
+            source=wakeup_pb2.WAKEUP_SOURCE_AUTOMATION,
+            reason="autopilot_run",
+            title="Look at it",
+            origin=wakeup_pb2.Origin(occurrence_key="webhook:1", accountable_user_id=OWNER),
+        )
+    )
+    assert (again.wakeup_id, again.existed) == (made["keyed"], True)
+
+    service.move_clock(310 * DAY)
+    result = await forget(service)
+    # What somebody may still end keeps its key.
+    assert await known(rows, made) == {"left"}
+    assert await counts(rows, "occurrences", "cost_events") == {"occurrences": 1, "cost_events": 0}
+    assert result["removed"]["unused_keys"] == 1
+
+
+async def test_what_is_not_settled_stays_however_old(
+    stage: Stage, rows: asyncpg.Connection[asyncpg.Record]
+) -> None:
+    service = await stage.start(engine_concurrency=0, sweep_interval=3600)
+    world = World(service.client, stage.folder)
+    await world.put()
+    woken = await world.wake(await world.agent())
+    service.move_clock(1000 * DAY)
+    await forget(service)
+    (run,) = await world.attempts(woken.wakeup_id)
+    assert run.state == run_pb2.RUN_STATE_QUEUED
+    assert await counts(rows, "wakeup_payloads") == {"wakeup_payloads": 1}
+
+
+async def partitions(rows: asyncpg.Connection[asyncpg.Record]) -> list[str]:
+    found = await rows.fetch(
+        "SELECT c.relname FROM pg_inherits i JOIN pg_class c ON c.oid = i.inhrelid"
+        " WHERE i.inhparent = 'run_log_chunks'::regclass ORDER BY c.relname"
+    )
+    return [row["relname"] for row in found if row["relname"] != "run_log_chunks_other"]
+
+
+def named(*days: date) -> list[str]:
+    return [f"run_log_chunks_{day:%Y%m%d}" for day in days]
+
+
+async def test_days_of_output_are_made_ahead_by_whoever_is_first_and_dropped_whole(
+    service: Service, rows: asyncpg.Connection[asyncpg.Record]
+) -> None:
+    database = database_of(service)
+    today = datetime.now(UTC).date()
+    ahead = [today + timedelta(days=days) for days in range(AHEAD + 1)]
+    assert await partitions(rows) == named(*ahead)
+    service.move_clock(2 * DAY)
+    await asyncio.gather(*(LogDays(database)() for _ in range(4)))
+    further = [today + timedelta(days=days) for days in range(AHEAD + 3)]
+    assert await partitions(rows) == named(*further)
+
+    # The day of 30 days ago is still in its time.
+    service.move_clock(29 * DAY)
+    result = await forget(service)
+    assert result["removed"]["output_days"] == 1
+    assert await partitions(rows) == named(*further[1:])
+
+
+async def test_output_without_a_day_is_caught_and_moves_to_its_day(
+    service: Service, rows: asyncpg.Connection[asyncpg.Record]
+) -> None:
+    today = datetime.now(UTC).date()
+    for days, data in ((20, b"later"), (-40, b"old")):
+        await rows.execute(
+            "INSERT INTO run_log_chunks"
+            " (run_id, run_day, stream, start_offset, end_offset, data)"
+            " VALUES ($1, $2, 'stdout', 0, $3, $4)",
+            uuid4(),
+            today + timedelta(days=days),
+            len(data),
+            data,
+        )
+    assert await counts(rows, "run_log_chunks_other") == {"run_log_chunks_other": 2}
+    service.move_clock(15 * DAY)
+    await LogDays(database_of(service))()
+    (day,) = named(today + timedelta(days=20))
+    assert await counts(rows, "run_log_chunks_other", day) == {"run_log_chunks_other": 1, day: 1}
+    result = await forget(service)
+    assert result["removed"]["output_chunks"] == 1
+    assert await counts(rows, "run_log_chunks") == {"run_log_chunks": 1}
+
+
+async def test_only_the_owners_function_forgets_events(
+    rows: asyncpg.Connection[asyncpg.Record],
+) -> None:
+    for statement in ("DELETE FROM run_events", "UPDATE run_events SET message = ''"):
+        with pytest.raises(asyncpg.InsufficientPrivilegeError):
+            await rows.execute(statement)
+    with pytest.raises(asyncpg.InsufficientPrivilegeError):
+        await rows.execute("DROP TABLE run_log_chunks_other")
