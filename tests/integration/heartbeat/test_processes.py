@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,8 @@ from tests.integration.heartbeat.kit import ANSWER, World
 from reveille.common.v1 import reason_pb2
 from reveille.explain.v1 import explain_service_pb2 as explain_pb
 from reveille.heartbeat.v1 import run_pb2, wakeup_pb2
-from reveille_heartbeat.adapters.process.identity import is_alive, start_ticks
+from reveille_heartbeat.adapters.process import identity, tree
+from reveille_heartbeat.adapters.process.identity import Sent, is_alive, start_ticks
 from reveille_heartbeat.domain.values import ProcessIdentity
 from reveille_runtime.errors import InvalidArgument
 from reveille_runtime.rpc_errors import as_domain_errors
@@ -385,3 +387,108 @@ async def test_the_files_of_an_agent_are_nobody_elses(world: World, tmp_path: Pa
     await world.cancel("manual:1")
     await world.settled(result.wakeup_id)
     assert not folder.exists()
+
+
+async def test_another_replica_cancels_an_agent_that_goes_on_writing(
+    stage: Stage, tmp_path: Path
+) -> None:
+    """The run is ended first, then its agent; what that one then answers changes nothing."""
+    await stage.start()
+    other = await stage.start(engine_concurrency=0, recovery_interval=3600, sweep_interval=3600)
+    world = World(other.client, tmp_path)
+    await world.put()
+    agent = await world.script(
+        "import os, pathlib, signal\n"
+        "def answer(*_):\n"
+        f'    {RESULT[RESULT.index("pathlib.Path") :]}.write_text(\'{{"summary": "late"}}\')\n'
+        "    os._exit(0)\n"
+        "signal.signal(signal.SIGTERM, answer)\n"
+        f"pathlib.Path({str(tmp_path / 'pid')!r}).write_text(str(os.getpid()))\n"
+        "import threading\n"
+        "while not threading.Event().wait(0.001):\n    os.write(1, b'x' * 4095 + b'\\n')\n"
+    )
+    result = await world.wake(agent, "manual:1")
+    process = await process_in(tmp_path / "pid")
+    (run,) = await world.attempts(result.wakeup_id)
+    await eventually(lambda: world.log(run.run_id), "it has written", until=lambda log: log != "")
+
+    await world.cancel("manual:1")
+    ended = await world.run(run.run_id)
+    assert ended.state == run_pb2.RUN_STATE_CANCELLED
+    wakeup = await world.settled(result.wakeup_id)
+
+    assert wakeup.state == wakeup_pb2.WAKEUP_STATE_CANCELLED
+    assert not is_alive(process)
+    after = await world.run(run.run_id)
+    assert (after.state, after.summary) == (run_pb2.RUN_STATE_CANCELLED, "")
+    kinds = [finding.state for finding in await told(world, run.run_id)]
+    assert "run.late_result" in kinds
+
+
+async def test_an_agent_has_the_grace_of_its_own_settings(stage: Stage, tmp_path: Path) -> None:
+    service = await stage.start(kill_grace=0.1)
+    world = World(service.client, tmp_path)
+    await world.put()
+    agent = await world.script(
+        "import os, pathlib, signal, threading\n"
+        "def tidy(*_):\n"
+        "    threading.Event().wait(1.0)\n"
+        f"    pathlib.Path({str(tmp_path / 'tidy')!r}).touch()\n"
+        "    os._exit(0)\n"
+        "signal.signal(signal.SIGTERM, tidy)\n"
+        f"pathlib.Path({str(tmp_path / 'pid')!r}).write_text(str(os.getpid()))\n"
+        "while True:\n    signal.pause()\n",
+        config={"grace_seconds": 20},
+    )
+    result = await world.wake(agent, "manual:1")
+    await process_in(tmp_path / "pid")
+    await world.cancel("manual:1")
+    await world.settled(result.wakeup_id)
+
+    assert (tmp_path / "tidy").exists()
+
+
+async def test_a_process_beyond_our_reach_is_told_of_and_waited_for_no_longer(
+    world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An agent that became another user's, as sudo makes it, cannot be signalled."""
+    agent = await world.script(linger(tmp_path / "pid"))
+    result = await world.wake(agent, "manual:1")
+    process = await process_in(tmp_path / "pid")
+    true_send = identity.send
+
+    def send(which: ProcessIdentity, number: signal.Signals) -> Sent:
+        return Sent.REFUSED if which == process else true_send(which, number)
+
+    monkeypatch.setattr(tree, "send", send)
+    await world.cancel("manual:1")
+    wakeup = await world.settled(result.wakeup_id)
+
+    assert wakeup.state == wakeup_pb2.WAKEUP_STATE_CANCELLED
+    (told_of,) = [
+        each
+        for each in await told(world, wakeup.run_id)
+        if each.state == "adapter.process_unreachable"
+    ]
+    assert "belong to another user" in told_of.text
+    assert true_send(process, signal.SIGKILL) is Sent.DONE
+    await gone(process)
+
+
+async def test_what_is_beyond_the_first_pieces_of_fast_output_is_all_there(
+    world: World, tmp_path: Path
+) -> None:
+    run = await outcome(
+        world, "import os\nfor n in range(30):\n    os.write(1, f'{n:08d}'.encode() * 10_000)\n"
+    )
+    pieces, offset = [], 0
+    while True:
+        request = run_pb2.ReadRunLogRequest(run_id=run.run_id, offset=offset, limit=1 << 20)
+        part = await world.runs.ReadRunLog(request)
+        pieces.append(part.chunk)
+        offset = part.next_offset
+        if part.complete:
+            break
+
+    whole = b"".join(pieces).decode()
+    assert whole == "".join(f"{n:08d}" * 10_000 for n in range(30))

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from reveille_heartbeat.adapters.process.child import Spawned, attach, spawn
-from reveille_heartbeat.adapters.process.identity import is_alive
+from reveille_heartbeat.adapters.process.identity import has_ended, is_alive, stat_fields
 from reveille_heartbeat.adapters.spool import Spool, SpoolRoot
 
 
@@ -46,6 +46,16 @@ async def started(spool: Spool) -> AsyncIterator[Any]:
     for spawned in made:
         spawned.withdraw()
         await asyncio.wait_for(spawned.child.ended.wait(), 10)
+
+
+def living_in_session(session: int) -> list[int]:
+    return [
+        pid
+        for pid in (int(each.name) for each in Path("/proc").glob("[0-9]*"))
+        if (fields := stat_fields(pid)) is not None
+        and int(fields[3]) == session
+        and not has_ended(fields)
+    ]
 
 
 async def ended(spawned: Spawned) -> None:
@@ -155,3 +165,34 @@ async def test_the_time_limit_holds_although_the_agent_took_the_folder_away(
     await ended(spawned)
 
     assert not is_alive(spawned.identity)
+
+
+async def test_an_agent_that_was_never_told_to_start_is_told_from_one_that_vanished(
+    started: Any, spool: Spool
+) -> None:
+    spawned = started("true")
+    spawned.withdraw()
+    await ended(spawned)
+    assert (spool.unstarted, spool.exit_code()) == (True, None)
+
+
+async def test_while_the_service_lives_the_time_is_its_own_matter(
+    started: Any, spool: Spool
+) -> None:
+    spawned = started("sh", "-c", "sleep 1.5; exit 4", seconds=1)
+    spawned.go()
+    await ended(spawned)
+    assert (spool.ran_out, spool.exit_code()) == (False, 4)
+
+
+async def test_a_time_limit_leaves_nothing_behind(started: Any, spool: Spool) -> None:
+    """Neither while the service lives, nor after its end: whoever keeps the time ends, too."""
+    going, left_alone = started("true", seconds=3600), started("cat", seconds=3600)
+    going.go()
+    await ended(going)
+    left_alone.go()
+    left_alone.withdraw()
+    await ended(left_alone)
+
+    for spawned in (going, left_alone):
+        assert living_in_session(spawned.identity.pid) == []

@@ -89,8 +89,8 @@ class ProcessAdapter:
             spawned.go()
             crash_point(SPAWN_AFTER_GO)
             tail = _tail(context, reporter)
-            await self._follow(context, child, tail, reporter)
-            if not self._orphanage.is_empty():
+            stopped = await self._follow(context, child, tail, reporter)
+            if not stopped and not self._orphanage.is_empty():
                 # What the agent has left behind ends with it.
                 await self._end(context, _family(context, child), reporter)
             await tail.pump(final=True)
@@ -105,14 +105,15 @@ class ProcessAdapter:
         tail = _tail(context, reporter)
         process = context.run.process
         child = attach(process) if process is not None and context.in_place else None
+        stopped = False
         if child is not None:
             try:
-                await self._follow(context, child, tail, reporter)
+                stopped = await self._follow(context, child, tail, reporter)
             finally:
                 child.close()
         elif process is not None:
             await _late_status(context)
-        if context.in_place:
+        if context.in_place and not stopped:
             family = Family(context.run.run_id, process, seen=child is not None)
             await self._end(context, family, reporter)
         await tail.pump(final=True)
@@ -120,8 +121,12 @@ class ProcessAdapter:
 
     async def _follow(
         self, context: AgentContext, child: Child, tail: Tail, reporter: Reporter
-    ) -> None:
-        """Pass output on until the process ends, is to be ended, or is to be left alone."""
+    ) -> bool:
+        """Pass output on until the process ends, is to be ended, or is to be left alone.
+
+        Give whether all of it was ended here.
+        """
+        stopped = False
         with _attention(child.ended, context.stop, context.detach) as attention:
             pause = _FIRST_LOOK
             while not child.ended.is_set():
@@ -137,6 +142,7 @@ class ProcessAdapter:
                     raise
                 if context.stop.is_set() or tail.over_limit:
                     await self._stop(context, child, reporter)
+                    stopped = True
                     break
                 if context.detach.is_set():
                     raise Detached
@@ -144,6 +150,7 @@ class ProcessAdapter:
         if context.detach.is_set() and not context.spool.has_ending:
             # Whoever stops the service may stop everything around it; that is not the agent's end.
             raise Detached
+        return stopped
 
     async def _stop(self, context: AgentContext, child: Child, reporter: Reporter) -> None:
         await self._end(context, _family(context, child), reporter)
@@ -154,7 +161,7 @@ class ProcessAdapter:
         if ended.unreachable:
             pids = [process.pid for process in ended.unreachable]
             await reporter.event(
-                "run.process_unreachable",
+                "process_unreachable",
                 "processes of this run belong to another user, and go on",
                 {"pids": pids},
             )

@@ -131,26 +131,30 @@ def _signal(processes: Sequence[ProcessIdentity], number: signal.Signals) -> set
 
 def _walk(families: Sequence[Family]) -> list[list[ProcessIdentity] | Exception]:
     by_mark = {str(family.run_id).encode(): number for number, family in enumerate(families)}
-    by_session = {
-        family.leader.pid: number
-        for number, family in enumerate(families)
-        if family.leader is not None and _may_lead(family.leader)
-    }
+    by_session: dict[int, int] = {}
+    proven = {number for number, family in enumerate(families) if family.seen}
+    for number, leader in enumerate(family.leader for family in families):
+        if leader is None:
+            continue
+        fields = stat_fields(leader.pid)
+        if fields is None or int(fields[19]) == leader.start_ticks:
+            by_session[leader.pid] = number
+        if fields is not None:
+            proven.add(number)
     # What began before its wrapper is nobody's descendant.
     oldest = min(0 if each.leader is None else each.leader.start_ticks for each in families)
     marked: list[list[ProcessIdentity]] = [[] for _ in families]
     beside: list[list[ProcessIdentity]] = [[] for _ in families]
-    proven = {number for number, family in enumerate(families) if family.seen}
     for pid in _pids():
         fields = stat_fields(pid)
         if fields is None or has_ended(fields) or int(fields[19]) < oldest:
             continue
         process, session = ProcessIdentity(pid, int(fields[19])), int(fields[3])
-        number = by_mark.get(_mark_of(pid))
-        if number is not None:
-            marked[number].append(process)
-            if by_session.get(session) == number:
-                proven.add(number)
+        named = by_mark.get(_mark_of(pid))
+        if named is not None:
+            marked[named].append(process)
+            if by_session.get(session) == named:
+                proven.add(named)
         elif session in by_session:
             beside[by_session[session]].append(process)
     # A number that was free for a while may lead another session now; one that our agents are in
@@ -163,12 +167,6 @@ def _walk(families: Sequence[Family]) -> list[list[ProcessIdentity] | Exception]
 
 def _pids() -> list[int]:
     return [int(entry.name) for entry in os.scandir("/proc") if entry.name.isdigit()]
-
-
-def _may_lead(leader: ProcessIdentity) -> bool:
-    """The session is the attempt's unless the leader's number has become another process'."""
-    fields = stat_fields(leader.pid)
-    return fields is None or int(fields[19]) == leader.start_ticks
 
 
 def _mark_of(pid: int) -> bytes:
