@@ -20,11 +20,14 @@ from reveille_heartbeat.domain.states import RunState
 from reveille_heartbeat.domain.values import Run
 from reveille_heartbeat.store.queries import Q
 from reveille_heartbeat.usecases.claim_runs import ClaimRuns
-from reveille_heartbeat.usecases.held_run import HeldRun
+from reveille_heartbeat.usecases.consequences import Consequences
+from reveille_heartbeat.usecases.deciding import Decider
+from reveille_heartbeat.usecases.enqueuing import Enqueuing
+from reveille_heartbeat.usecases.finishing import Finisher
+from reveille_heartbeat.usecases.promote_deferred import Promotion
 from reveille_heartbeat.usecases.run_spans import RunSpans
-from reveille_heartbeat.usecases.settle_run import SettleRun
 from reveille_runtime.hints import Notifier
-from reveille_runtime.ids import new_token
+from reveille_runtime.ids import new_id, new_token
 from reveille_runtime.lease import Lease, LeaseLost
 from reveille_runtime.telemetry import Telemetry
 from reveille_testkit.database import TestDatabase
@@ -50,13 +53,26 @@ async def claimers(database: TestDatabase) -> list[ClaimRuns]:
     for number in range(4):
         db = await database.open("heartbeat", pool_max=2)
         executor = this_executor(f"spool-{number}")
-        made.append(ClaimRuns(db, executor, LEASE, Notifier(db, enabled=False), new_token))
+        promotion = Promotion(Decider(Telemetry.off(), new_id))
+        notifier = Notifier(db, enabled=False)
+        made.append(ClaimRuns(db, executor, LEASE, notifier, promotion, new_token))
     return made
+
+
+async def finisher_of(database: TestDatabase) -> Finisher:
+    """Write ends as an executor does."""
+    db = await database.open("heartbeat")
+    decider = Decider(Telemetry.off(), new_id)
+    spans = RunSpans(Telemetry.off())
+    promotion = Promotion(decider)
+    consequences = Consequences(Enqueuing(decider, suppressed=False), new_id)
+    notifier = Notifier(db, enabled=False)
+    return Finisher(db, notifier, spans, decider, promotion, consequences, lambda: 0.5)
 
 
 async def claim_all(claimers: list[ClaimRuns], limit: int) -> list[Run]:
     claimed = await asyncio.gather(*(claim(limit) for claim in claimers))
-    return [run for runs in claimed for run in runs]
+    return [each.run for many in claimed for each in many]
 
 
 async def test_parallel_claimers_keep_an_agents_slots(
@@ -120,8 +136,8 @@ async def test_the_order_is_readiness_then_priority_then_age(
 
     order = []
     for _ in range(6):
-        (run,) = await claimers[0](1)
-        order.append(str(run.wakeup_id))
+        (each,) = await claimers[0](1)
+        order.append(str(each.run.wakeup_id))
     assert order == [begun, high, high_too, low, without, blocked]
 
 
@@ -137,7 +153,7 @@ async def test_a_busy_agent_and_a_busy_issue_hide_nobody(
         await world.wake(free, f"on:{number}", issue_id=made.issue.issue_id)
     later = await world.wake(free, "last")
 
-    claimed = [run for _ in range(5) for run in await claimers[0](1)]
+    claimed = [each.run for _ in range(5) for each in await claimers[0](1)]
     assert str(claimed[-1].wakeup_id) == later.wakeup_id
     assert len(claimed) == 3
 
@@ -197,24 +213,21 @@ async def test_a_result_that_comes_after_a_cancellation_changes_nothing_and_is_n
 ) -> None:
     _, world = idle
     result = await world.wake(await world.agent(), "webhook:1")
-    (run,) = await claimers[0](1)
+    (loaded,) = await claimers[0](1)
+    run = loaded.run
     assert run.lease_token is not None
     lease = Lease(run.run_id, run.lease_token)
-    db = await database.open("heartbeat")
-    loaded = await HeldRun(db, LEASE).load(run.run_id)
-    settle = SettleRun(db, Notifier(db, enabled=False), RunSpans(Telemetry.off()))
+    finisher = await finisher_of(database)
     await world.cancel("webhook:1")
 
-    settled = await settle(
-        lease, loaded.run, loaded.agent, loaded.wakeup, Outcome(RunState.SUCCEEDED)
-    )
-    assert not settled.won
-    assert settled.run.state is RunState.CANCELLED
+    finished = await finisher.settle(lease, loaded, Outcome(RunState.SUCCEEDED))
+    assert not finished.won
+    assert (await world.run(str(run.run_id))).state == run_pb2.RUN_STATE_CANCELLED
     kinds = await rows.fetch("SELECT type FROM run_events ORDER BY seq")
     assert [row["type"] for row in kinds] == ["run.claimed", "run.cancelled", "run.late_result"]
     stranger = Lease(run.run_id, new_token())
     with pytest.raises(LeaseLost):
-        await settle(stranger, loaded.run, loaded.agent, loaded.wakeup, Outcome(RunState.SUCCEEDED))
+        await finisher.settle(stranger, loaded, Outcome(RunState.SUCCEEDED))
     assert (await world.wakeup(result.wakeup_id)).state == wakeup_pb2.WAKEUP_STATE_CLAIMED
 
 

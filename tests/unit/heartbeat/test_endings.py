@@ -16,14 +16,7 @@ from reveille_heartbeat.domain.answer import (
     for_event,
     read_answer,
 )
-from reveille_heartbeat.domain.followup import (
-    MAX_ATTEMPTS,
-    Ended,
-    Retry,
-    Settle,
-    joined_state,
-    next_step,
-)
+from reveille_heartbeat.domain.followup import joined_state
 from reveille_heartbeat.domain.outcome import (
     MAX_LINE,
     End,
@@ -50,6 +43,9 @@ ANSWER = Answer("fine", b'{"summary":"fine"}', IssueState.DONE)
         (End(EndKind.NOT_STARTED, message="no"), RunState.FAILED, Reason.SETUP_FAILED),
         (End(EndKind.BROKEN, message="no"), RunState.FAILED, Reason.ADAPTER_FAILED),
         (End(EndKind.LOST), RunState.FAILED, Reason.PROCESS_LOST),
+        (End(EndKind.EXITED, 75), RunState.FAILED, Reason.TRANSIENT_FAILURE),
+        (End(EndKind.EXITED, 78), RunState.FAILED, Reason.CONFIGURATION_INCOMPLETE),
+        (End(EndKind.INTERRUPTED), RunState.INTERRUPTED, Reason.SHUTDOWN),
     ],
 )
 def test_an_end_is_one_outcome(end: End, state: RunState, reason: Reason | None) -> None:
@@ -98,68 +94,6 @@ def test_only_what_an_agent_brought_itself_is_a_late_result() -> None:
 def test_an_answer_that_cannot_be_used_fails_a_success_and_no_more() -> None:
     assert classify(End(EndKind.EXITED, 0), None, "bad").message == "bad"
     assert classify(End(EndKind.EXITED, 2), None, "bad").message.endswith("status 2")
-
-
-@pytest.mark.parametrize(
-    ("state", "reason", "attempt", "cancelled", "step"),
-    [
-        (RunState.SUCCEEDED, "", 1, True, Settle(WakeupState.COMPLETED)),
-        (RunState.FAILED, "process_lost", 1, False, Retry(Reason.PROCESS_LOST)),
-        (RunState.FAILED, "process_lost", MAX_ATTEMPTS - 1, False, Retry(Reason.PROCESS_LOST)),
-        (
-            RunState.FAILED,
-            "process_lost",
-            MAX_ATTEMPTS,
-            False,
-            Settle(WakeupState.FAILED, "process_lost", "why"),
-        ),
-        (
-            RunState.FAILED,
-            "process_lost",
-            1,
-            True,
-            Settle(WakeupState.CANCELLED, "cancelled", "it was cancelled"),
-        ),
-        (
-            RunState.FAILED,
-            "adapter_failed",
-            1,
-            False,
-            Settle(WakeupState.FAILED, "adapter_failed", "why"),
-        ),
-        (
-            RunState.TIMED_OUT,
-            "run_timeout",
-            1,
-            False,
-            Settle(WakeupState.FAILED, "run_timeout", "why"),
-        ),
-        (
-            RunState.CANCELLED,
-            "issue_cancelled",
-            1,
-            True,
-            Settle(WakeupState.CANCELLED, "issue_cancelled", "why"),
-        ),
-        (
-            RunState.CANCELLED,
-            "start_deadline",
-            1,
-            False,
-            Settle(WakeupState.FAILED, "start_deadline", "why"),
-        ),
-    ],
-)
-def test_what_follows_an_attempt(
-    state: RunState, reason: str, attempt: int, cancelled: bool, step: Retry | Settle
-) -> None:
-    assert next_step(Ended(state, reason, "why", attempt), cancel_requested=cancelled) == step
-
-
-@pytest.mark.parametrize("state", [RunState.QUEUED, RunState.RUNNING])
-def test_nothing_follows_an_attempt_that_has_not_ended(state: RunState) -> None:
-    with pytest.raises(ValueError, match="has not ended"):
-        next_step(Ended(state, "", "", 1), cancel_requested=False)
 
 
 def test_what_joined_a_refused_wake_is_cancelled_and_else_ends_as_it_did() -> None:

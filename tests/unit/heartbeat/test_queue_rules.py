@@ -10,7 +10,9 @@ from hypothesis import strategies as st
 from tests.unit.heartbeat.made import NOW
 
 from reveille_heartbeat.domain.queue import Candidate, Slots, ready_rank, select
+from reveille_heartbeat.domain.reasons import Reason
 from reveille_heartbeat.domain.states import IssueState
+from reveille_heartbeat.domain.values import Refusal
 
 candidates = st.builds(
     lambda run, agent, issue, rank, priority, age: Candidate(
@@ -34,43 +36,58 @@ candidates = st.builds(
 @given(
     st.lists(candidates, max_size=40, unique_by=lambda each: each.run_id),
     st.dictionaries(st.integers(1, 4), st.integers(0, 3)),
+    st.dictionaries(st.integers(1, 4), st.integers(0, 3)),
     st.sets(st.integers(1, 5)),
-    st.sets(st.integers(1, 5)),
+    st.sets(st.integers(1, 10**6), max_size=10),
     st.integers(0, 10),
 )
 def test_no_slot_and_no_issue_is_given_twice_and_nobody_is_passed_over(
-    waiting: list[Candidate], free: dict[int, int], busy: set[int], closed: set[int], limit: int
+    waiting: list[Candidate],
+    free: dict[int, int],
+    today: dict[int, int],
+    busy: set[int],
+    gated: set[int],
+    room: int,
 ) -> None:
     slots = Slots(
+        room=room,
         free={UUID(int=agent): count for agent, count in free.items()},
+        today={UUID(int=agent): count for agent, count in today.items()},
         busy_issues={UUID(int=issue) for issue in busy},
-        issue_status={
-            UUID(int=issue): IssueState.DONE if issue in closed else IssueState.TODO
-            for issue in range(1, 6)
-        },
     )
-    chosen = select(waiting, slots, limit)
+    refusals = {
+        each.run_id: Refusal(Reason.ISSUE_CLOSED, "closed")
+        for each in waiting
+        if each.run_id.int in gated
+    }
+    chosen = select(waiting, slots, refusals)
 
-    assert len(chosen.claimed) <= limit
+    assert len(chosen.claimed) <= room
     for agent, count in slots.free.items():
-        assert sum(each.agent_id == agent for each in chosen.claimed) <= count
+        taken_of = sum(each.agent_id == agent for each in chosen.claimed)
+        assert taken_of <= min(count, slots.today.get(agent, count))
     issues = [each.issue_id for each in chosen.claimed if each.issue_id is not None]
     assert len(issues) == len(set(issues))
-    assert not set(issues) & (slots.busy_issues | {UUID(int=issue) for issue in closed})
-    assert {each.issue_id for each in chosen.closed} <= {UUID(int=issue) for issue in closed}
-    if len(chosen.claimed) == limit:
-        return
+    assert not set(issues) & slots.busy_issues
+    refused = {each.run_id: refusal for each, refusal in chosen.refused}
+    assert refusals.items() <= refused.items()
+    assert not {each.run_id for each in chosen.claimed} & set(refused)
     taken = set(issues)
     for each in waiting:
-        if each in chosen.claimed or each in chosen.closed:
+        if each in chosen.claimed or each.run_id in refusals:
             continue
-        used = sum(other.agent_id == each.agent_id for other in chosen.claimed)
-        full = used >= slots.free.get(each.agent_id, 0)
+        same = [other for other in chosen.claimed if other.agent_id == each.agent_id]
+        if each.run_id in refused:
+            # Only a run whose turn had come is refused for its agent's day.
+            assert refused[each.run_id].reason is Reason.DAILY_RUN_LIMIT
+            assert len(same) == slots.today[each.agent_id]
+            continue
+        full = len(same) >= slots.free.get(each.agent_id, 0) or len(chosen.claimed) == room
         held = each.issue_id in taken or each.issue_id in slots.busy_issues
         assert full or held
-        if full and not held:
-            better = [o.turn for o in chosen.claimed if o.agent_id == each.agent_id]
-            assert all(turn < each.turn for turn in better)
+        if not held:
+            # Nobody of its agent who came later in the order went before it.
+            assert all(other.turn < each.turn for other in same)
 
 
 def test_readiness_has_four_ranks() -> None:

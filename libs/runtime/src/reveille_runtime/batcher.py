@@ -57,12 +57,12 @@ class Batcher(Generic[I, R]):
 
     `run` gets at most `max_items` items (`max_bytes` by `size`, a larger single item travels
     alone) and returns one result per item, in order; a result that is an exception is raised to
-    its caller. What `run` raises decides: SQLSTATE 22/23 halves the batch until the bad item
-    stands alone and its caller gets that error; what `transient` accepts (40, 08, 57, a lost
-    connection) repeats the batch with backoff for as long as its callers wait (`retry_for`
-    seconds when they set no limit); anything else goes to every caller of the batch. A repeat may
-    follow a COMMIT of unknown outcome, so ids are made by callers and the statement must tolerate
-    its own rows.
+    its caller. What `run` raises decides: what `poisoned` accepts (SQLSTATE 22/23) halves the batch
+    until the bad item stands alone and its caller gets that error; what `transient` accepts (40,
+    08, 57, a lost connection) repeats the batch with backoff for as long as its callers wait
+    (`retry_for` seconds when they set no limit); anything else goes to every caller of the batch. A
+    repeat may follow a COMMIT of unknown outcome, so ids are made by callers and the statement must
+    tolerate its own rows.
 
     Items with an equal `key` never share a batch and never run at the same time: the later one
     waits for the earlier one's answer. All of them are answered, which is what an insert that
@@ -82,6 +82,7 @@ class Batcher(Generic[I, R]):
         key: Callable[[I], ConflictKey] | None = None,
         retry_for: float = 30.0,
         transient: Callable[[BaseException], bool] = is_transient,
+        poisoned: Callable[[BaseException], bool] = is_bad_data,
     ) -> None:
         self.name = name
         self._run = run
@@ -93,6 +94,7 @@ class Batcher(Generic[I, R]):
         self._key = key
         self._retry_for = retry_for
         self._transient = transient
+        self._poisoned = poisoned
         self._ready: OrderedDict[_Entry[I, R], None] = OrderedDict()
         # Keys that are queued or in flight, each with those that wait for it.
         self._followers: dict[ConflictKey, OrderedDict[_Entry[I, R], None]] = {}
@@ -250,7 +252,7 @@ class Batcher(Generic[I, R]):
             try:
                 results = await self._results([entry.item for entry in live])
             except Exception as error:  # noqa: BLE001 - every caller gets it
-                if is_bad_data(error) and len(live) > 1:
+                if self._poisoned(error) and len(live) > 1:
                     middle = len(live) // 2
                     await self._attempt(live[:middle])
                     await self._attempt(live[middle:])

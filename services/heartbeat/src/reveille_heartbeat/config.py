@@ -29,6 +29,14 @@ class Settings(ServiceSettings):
     engine_concurrency: int = Field(
         default=16, ge=0, le=1000, description="runs at once in this process; 0 executes none"
     )
+    workspace_run_limit: int = Field(
+        default=0,
+        ge=0,
+        description="runs at once in each workspace, on all replicas; 0 is no limit",
+    )
+    global_run_limit: int = Field(
+        default=0, ge=0, description="runs at once on all replicas together; 0 is no limit"
+    )
     claim_interval: float = Field(
         default=1.0, gt=0, description="seconds between looks at the queue"
     )

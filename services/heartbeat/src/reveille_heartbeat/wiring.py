@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from datetime import timedelta
@@ -43,6 +44,7 @@ from reveille_heartbeat.usecases.cancel_wakeups import CancelWakeups
 from reveille_heartbeat.usecases.check_invocable import CheckInvocable
 from reveille_heartbeat.usecases.checkout_issue import CheckoutIssue
 from reveille_heartbeat.usecases.claim_runs import ClaimRuns
+from reveille_heartbeat.usecases.claiming import Limits as RunLimits
 from reveille_heartbeat.usecases.consequences import Consequences
 from reveille_heartbeat.usecases.create_agent import CreateAgent
 from reveille_heartbeat.usecases.create_issue import CreateIssue
@@ -52,7 +54,7 @@ from reveille_heartbeat.usecases.enforce_deadlines import EnforceDeadlines
 from reveille_heartbeat.usecases.enqueue_wakeups import EnqueueWakeups
 from reveille_heartbeat.usecases.enqueuing import Enqueuing
 from reveille_heartbeat.usecases.explain import Explain
-from reveille_heartbeat.usecases.follow_up import FollowUp
+from reveille_heartbeat.usecases.finishing import Finisher
 from reveille_heartbeat.usecases.held_run import HeldRun
 from reveille_heartbeat.usecases.hold_trees import HoldTrees
 from reveille_heartbeat.usecases.log_days import LogDays
@@ -68,7 +70,6 @@ from reveille_heartbeat.usecases.run_log import RunLog
 from reveille_heartbeat.usecases.run_news import ReadNews
 from reveille_heartbeat.usecases.run_spans import RunSpans
 from reveille_heartbeat.usecases.runtimes import Runtimes
-from reveille_heartbeat.usecases.settle_run import SettleRun
 from reveille_heartbeat.usecases.squads import Squads
 from reveille_heartbeat.usecases.stale_locks import ClearStaleLocks
 from reveille_heartbeat.usecases.table_log import TableLog
@@ -110,8 +111,10 @@ class Basics:
     log_store: LogStore
     enqueuing: Enqueuing
     promotion: Promotion
+    consequences: Consequences
     run_log: RunLog
     registry: Registry
+    closing: AsyncExitStack
 
     @property
     def presence(self) -> timedelta:
@@ -139,6 +142,7 @@ async def build(app: App[Settings]) -> None:
     closing.push_async_callback(notifier.close)
     bus = HintBus(settings.database, database)
     log_store = TableLog(database)
+    enqueuing = Enqueuing(decider, suppressed=settings.scheduling_suppressed)
     basics = Basics(
         settings=settings,
         database=database,
@@ -146,11 +150,13 @@ async def build(app: App[Settings]) -> None:
         notifier=notifier,
         spans=RunSpans(app.telemetry),
         decider=decider,
-        enqueuing=Enqueuing(decider, suppressed=settings.scheduling_suppressed),
+        enqueuing=enqueuing,
         promotion=Promotion(decider),
+        consequences=Consequences(enqueuing, new_id),
         log_store=log_store,
         run_log=RunLog(database, log_store, notifier),
         registry=Registry.installed(),
+        closing=closing,
     )
     closing.push_async_callback(basics.run_log.close)
     app.works(bus)
@@ -218,7 +224,7 @@ def serve(app: App[Settings], basics: Basics, bus: HintBus) -> None:
 def issue_servicer(basics: Basics) -> IssueServicer:
     """Make what serves issues."""
     database, notifier, spans = basics.database, basics.notifier, basics.spans
-    consequences = Consequences(basics.enqueuing, new_id)
+    consequences = basics.consequences
     changing = (database, notifier, spans, consequences)
     return IssueServicer(
         CreateIssue(database, basics.telemetry, notifier, basics.enqueuing),
@@ -255,14 +261,23 @@ async def execute(
     keeper = LeaseKeeper(
         held_run.renew, duration=settings.lease_duration, interval=settings.lease_interval
     )
+    finisher = Finisher(
+        database,
+        notifier,
+        basics.spans,
+        basics.decider,
+        basics.promotion,
+        basics.consequences,
+        random.random,
+    )
+    basics.closing.push_async_callback(finisher.close)
     parts = Parts(
         executor=executor,
         held_run=held_run,
         run_log=basics.run_log,
         signs=signs,
         words=words,
-        settle=SettleRun(database, notifier, basics.spans),
-        follow_up=FollowUp(database, notifier, basics.decider, basics.promotion),
+        finisher=finisher,
         hand_over=HandOver(database, notifier),
         registry=basics.registry,
         spools=spools,
@@ -275,9 +290,18 @@ async def execute(
             file_bytes=settings.file_size_limit,
         ),
     )
+    claim = ClaimRuns(
+        database,
+        executor,
+        basics.lease,
+        notifier,
+        basics.promotion,
+        new_token,
+        RunLimits(settings.workspace_run_limit or None, settings.global_run_limit or None),
+    )
     take_over = TakeOver(database, executor, basics.lease, new_token)
     engine = Engine(
-        ClaimRuns(database, executor, basics.lease, notifier, new_token),
+        claim,
         take_over,
         Runner(parts, keeper),
         keeper,
@@ -320,5 +344,5 @@ async def execute(
     app.claims(Background("recovery.follow", recovery.follow_engine))
     app.claims(recovery.loop)
     app.claims(recovery.cleaning)
-    if settings.engine_concurrency > 0:
+    if settings.engine_concurrency > 0 and not settings.scheduling_suppressed:
         app.claims(engine.claiming)

@@ -3,16 +3,30 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from typing import Any, Never
 
 from reveille_heartbeat.domain.states import IssueState
+from reveille_heartbeat.domain.usage import BadUsage, Usage, read_usage
+from reveille_heartbeat.domain.values import FailureClass
 
 MAX_BYTES = 1 << 20
 MAX_SUMMARY = 4_000
 # What a feed event may carry of it; the run keeps the whole.
 MAX_EVENT_BYTES = 16_384
-FIELDS = ("summary", "result", "usage", "next_action", "issue_status", "session")
+FIELDS = ("summary", "result", "usage", "next_action", "issue_status", "session", "error")
+MAX_ERROR = 2_000
+# What an agent may say of its own failure; the other classes are for us to see.
+ERROR_CLASSES = (
+    FailureClass.TRANSIENT,
+    FailureClass.QUOTA,
+    FailureClass.REFUSAL,
+    FailureClass.CREDENTIALS,
+    FailureClass.CONFIGURATION,
+    FailureClass.MAX_TURNS,
+)
 
 _REPLACEMENT = "\ufffd"
 
@@ -22,12 +36,24 @@ class BadAnswer(Exception):
 
 
 @dataclass(frozen=True, slots=True)
+class AgentError:
+    """Why the agent did not come to a good end, in its own words and class."""
+
+    failure_class: FailureClass = FailureClass.OTHER
+    message: str = ""
+    # The provider's wish not to be asked earlier.
+    retry_not_before: datetime | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class Answer:
     """A usable result file."""
 
     summary: str = ""
     document: bytes = b"{}"
     issue_status: IssueState | None = None
+    error: AgentError | None = None
+    usage: tuple[Usage, ...] = ()
 
 
 def read_answer(content: bytes) -> Answer:
@@ -67,6 +93,8 @@ def answer_of(document: dict[str, Any]) -> Answer:
         summary=summary[:MAX_SUMMARY],
         document=_dumped(document),
         issue_status=_issue_status(document.get("issue_status")),
+        error=_error(document.get("error")),
+        usage=_usage(document.get("usage")),
     )
 
 
@@ -87,6 +115,45 @@ def _issue_status(value: object) -> IssueState | None:
     if not isinstance(value, str) or value not in {state.value for state in IssueState}:
         raise BadAnswer(f"issue_status in the result file is not one of: {known}")
     return IssueState(value)
+
+
+def _error(value: object) -> AgentError | None:
+    if value is None:
+        return None
+    if not isinstance(value, Mapping):
+        raise BadAnswer("error in the result file is not an object")
+    kind, message = value.get("class"), value.get("message", "")
+    if kind is not None and kind not in ERROR_CLASSES:
+        known = ", ".join(ERROR_CLASSES)
+        raise BadAnswer(f"error.class in the result file is not one of: {known}")
+    if not isinstance(message, str):
+        raise BadAnswer("error.message in the result file is not a text")
+    return AgentError(
+        FailureClass.OTHER if kind is None else FailureClass(kind),
+        message[:MAX_ERROR],
+        _moment(value.get("retry_not_before")),
+    )
+
+
+def _moment(value: object) -> datetime | None:
+    if value is None:
+        return None
+    try:
+        moment = datetime.fromisoformat(value) if isinstance(value, str) else None
+        if moment is not None and moment.tzinfo is not None:
+            return moment.astimezone(UTC)
+    except (ValueError, OverflowError):
+        pass
+    raise BadAnswer(
+        "error.retry_not_before in the result file is not a moment like 2030-01-31T12:00:00Z"
+    )
+
+
+def _usage(value: object) -> tuple[Usage, ...]:
+    try:
+        return read_usage(value)
+    except BadUsage as error:
+        raise BadAnswer(f"{error}, in the result file") from None
 
 
 def _dumped(document: dict[str, Any]) -> bytes:

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import unicodedata
+from collections.abc import Mapping
 from dataclasses import dataclass
-from datetime import timedelta
+from datetime import datetime, timedelta
 from enum import StrEnum
 from typing import assert_never
 
-from reveille_heartbeat.domain.answer import Answer
+from reveille_heartbeat.domain.answer import AgentError, Answer
 from reveille_heartbeat.domain.reasons import Reason
 from reveille_heartbeat.domain.states import IssueState, RunState
+from reveille_heartbeat.domain.usage import Usage
+from reveille_heartbeat.domain.values import FailureClass
 
 MAX_MESSAGE = 2_000
 MAX_LINE = 200
@@ -18,6 +21,22 @@ _REPLACEMENT = "\N{REPLACEMENT CHARACTER}"
 _SHELL_WORDS = {
     126: "the program cannot be executed",
     127: "the program was not found",
+}
+# Two statuses by which a program without a result file can say what kind of failure it was; they
+# are those of sysexits.h.
+EXIT_CLASSES: Mapping[int, FailureClass] = {
+    75: FailureClass.TRANSIENT,
+    78: FailureClass.CONFIGURATION,
+}
+# The word for each class that an agent can name; what has no class of its own is its adapter's.
+REASONS: Mapping[FailureClass, Reason] = {
+    FailureClass.TRANSIENT: Reason.TRANSIENT_FAILURE,
+    FailureClass.QUOTA: Reason.PROVIDER_QUOTA,
+    FailureClass.REFUSAL: Reason.MODEL_REFUSAL,
+    FailureClass.CREDENTIALS: Reason.CREDENTIALS_REJECTED,
+    FailureClass.CONFIGURATION: Reason.CONFIGURATION_INCOMPLETE,
+    FailureClass.MAX_TURNS: Reason.MAX_TURNS,
+    FailureClass.OTHER: Reason.ADAPTER_FAILED,
 }
 
 
@@ -30,6 +49,8 @@ class EndKind(StrEnum):
     NOT_STARTED = "not_started"
     BROKEN = "broken"
     LOST = "lost"
+    # The service stopped under an agent that cannot outlive it.
+    INTERRUPTED = "interrupted"
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,6 +76,9 @@ class Outcome:
     summary: str = ""
     document: bytes | None = None
     issue_status: IssueState | None = None
+    failure_class: FailureClass = FailureClass.NONE
+    retry_not_before: datetime | None = None
+    usage: tuple[Usage, ...] = ()
 
     @property
     def brings_result(self) -> bool:
@@ -66,21 +90,45 @@ def classify(end: End, answer: Answer | None, problem: str = "") -> Outcome:
     """Turn the end and the answer (or what is wrong with it) into an outcome.
 
     A failed attempt keeps its summary and result, but moves no issue: what a process says that
-    then fails is not to be trusted with effects.
+    then fails is not to be trusted with effects. Its class comes from the structured fields of the
+    answer and from the exit status, never from what it wrote.
     """
     summary = answer.summary if answer is not None else ""
     document = answer.document if answer is not None else None
+    usage = answer.usage if answer is not None else ()
 
-    def failed(state: RunState, reason: Reason, message: str) -> Outcome:
-        return Outcome(state, reason, message[:MAX_MESSAGE], end.exit_code, summary, document)
+    def failed(
+        state: RunState,
+        reason: Reason,
+        message: str,
+        failure_class: FailureClass = FailureClass.OTHER,
+        retry_not_before: datetime | None = None,
+    ) -> Outcome:
+        return Outcome(
+            state,
+            reason,
+            message[:MAX_MESSAGE],
+            end.exit_code,
+            summary,
+            document,
+            None,
+            failure_class,
+            retry_not_before,
+            usage,
+        )
 
     match end.kind:
         case EndKind.EXITED:
-            if end.exit_code not in (0, None):
-                text = exit_text(end.exit_code or 0)
-                if end.message:
-                    text += f"; its last words: {end.message}"
-                return failed(RunState.FAILED, Reason.ADAPTER_FAILED, text)
+            error = answer.error if answer is not None else None
+            if error is not None or end.exit_code not in (0, None):
+                told = _told(error, end)
+                return failed(
+                    RunState.FAILED,
+                    REASONS[told.failure_class],
+                    told.message,
+                    told.failure_class,
+                    told.retry_not_before,
+                )
             if problem:
                 return failed(RunState.FAILED, Reason.ADAPTER_FAILED, problem)
             return Outcome(
@@ -91,6 +139,7 @@ def classify(end: End, answer: Answer | None, problem: str = "") -> Outcome:
                 summary,
                 document,
                 answer.issue_status if answer is not None else None,
+                usage=usage,
             )
         case EndKind.RAN_OUT:
             text = end.message or "it ran longer than its limit"
@@ -104,9 +153,27 @@ def classify(end: End, answer: Answer | None, problem: str = "") -> Outcome:
             return failed(RunState.FAILED, Reason.ADAPTER_FAILED, end.message)
         case EndKind.LOST:
             text = end.message or "the process vanished, and nothing tells how it ended"
-            return failed(RunState.FAILED, Reason.PROCESS_LOST, text)
+            return failed(RunState.FAILED, Reason.PROCESS_LOST, text, FailureClass.LOST)
+        case EndKind.INTERRUPTED:
+            text = end.message or "the service stopped, and its agent with it"
+            return failed(RunState.INTERRUPTED, Reason.SHUTDOWN, text)
         case _:
             assert_never(end.kind)
+
+
+def _told(error: AgentError | None, end: End) -> AgentError:
+    """Put together what the agent said of its failure and what its exit status says."""
+    by_status = EXIT_CLASSES.get(end.exit_code or 0, FailureClass.OTHER)
+    if error is None:
+        text = exit_text(end.exit_code or 0)
+        if end.message:
+            text += f"; its last words: {end.message}"
+        return AgentError(by_status, text)
+    failure_class = error.failure_class
+    if failure_class is FailureClass.OTHER:
+        failure_class = by_status
+    message = error.message or f"the agent reported a failure ({failure_class.value})"
+    return AgentError(failure_class, message, error.retry_not_before)
 
 
 def exit_text(code: int) -> str:

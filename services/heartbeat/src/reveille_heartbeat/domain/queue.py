@@ -8,9 +8,12 @@ from dataclasses import dataclass
 from datetime import datetime
 from uuid import UUID
 
-from reveille_heartbeat.domain.states import ISSUE_TERMINAL, IssueState
+from reveille_heartbeat.domain.reasons import Reason
+from reveille_heartbeat.domain.states import IssueState
+from reveille_heartbeat.domain.values import Refusal
 
 NO_PRIORITY = 4
+TODAY_IS_OVER = "its agent has begun as many runs today as it may"
 
 
 def ready_rank(status: IssueState | None, *, waits: bool = False) -> int:
@@ -38,6 +41,8 @@ class Candidate:
     ready_rank: int
     priority: int
     created_at: datetime
+    retry_of_run_id: UUID | None = None
+    retry_reason: str = ""
 
     @property
     def turn(self) -> tuple[int, int, datetime, UUID]:
@@ -49,38 +54,51 @@ class Candidate:
 class Slots:
     """What is free, read after the locks."""
 
+    # How many runs the batch may take, by the limits of the executor and of all workspaces.
+    room: int
     # Free slots per agent; an agent that is missing has none.
     free: Mapping[UUID, int]
+    # Runs that an agent may still begin today; one that is missing may begin any number.
+    today: Mapping[UUID, int]
     busy_issues: AbstractSet[UUID]
-    issue_status: Mapping[UUID, IssueState]
 
 
 @dataclass(frozen=True, slots=True)
 class Selection:
-    """What a batch does: runs to claim, and runs whose issue has ended meanwhile."""
+    """What a batch does: runs to claim, and runs that must not begin any more, with the reason."""
 
     claimed: tuple[Candidate, ...]
-    closed: tuple[Candidate, ...]
+    refused: tuple[tuple[Candidate, Refusal], ...]
 
 
-def select(candidates: Sequence[Candidate], slots: Slots, limit: int) -> Selection:
-    """Take runs in their order while slots last, one per issue."""
-    free = dict(slots.free)
+def select(
+    candidates: Sequence[Candidate], slots: Slots, refusals: Mapping[UUID, Refusal]
+) -> Selection:
+    """Take runs in their order while slots last, one per issue; `refusals` are those of the gates.
+
+    A run that is not taken hides none behind it, and no worse run of an agent goes before it.
+    """
+    free, today = dict(slots.free), dict(slots.today)
     taken_issues: set[UUID] = set()
     claimed: list[Candidate] = []
-    closed: list[Candidate] = []
+    refused: list[tuple[Candidate, Refusal]] = []
     for candidate in sorted(candidates, key=lambda each: each.turn):
-        issue_id = candidate.issue_id
-        if issue_id is not None:
-            if slots.issue_status.get(issue_id) in ISSUE_TERMINAL:
-                closed.append(candidate)
-                continue
-            if issue_id in slots.busy_issues or issue_id in taken_issues:
-                continue
-        if free.get(candidate.agent_id, 0) <= 0 or len(claimed) >= limit:
+        refusal = refusals.get(candidate.run_id)
+        if refusal is not None:
+            refused.append((candidate, refusal))
             continue
-        free[candidate.agent_id] -= 1
+        issue_id, agent_id = candidate.issue_id, candidate.agent_id
+        if issue_id is not None and (issue_id in slots.busy_issues or issue_id in taken_issues):
+            continue
+        if free.get(agent_id, 0) <= 0 or len(claimed) >= slots.room:
+            continue
+        if today.get(agent_id, 1) <= 0:
+            refused.append((candidate, Refusal(Reason.DAILY_RUN_LIMIT, TODAY_IS_OVER)))
+            continue
+        free[agent_id] -= 1
+        if agent_id in today:
+            today[agent_id] -= 1
         if issue_id is not None:
             taken_issues.add(issue_id)
         claimed.append(candidate)
-    return Selection(tuple(claimed), tuple(closed))
+    return Selection(tuple(claimed), tuple(refused))

@@ -17,10 +17,10 @@ from reveille_heartbeat.domain.places import Executor
 from reveille_heartbeat.domain.values import LogStream, Run
 from reveille_heartbeat.usecases.agent_signs import AgentSigns
 from reveille_heartbeat.usecases.agent_words import AgentWords
-from reveille_heartbeat.usecases.follow_up import FollowUp
-from reveille_heartbeat.usecases.held_run import HeldRun, Loaded
+from reveille_heartbeat.usecases.finishing import Finisher
+from reveille_heartbeat.usecases.held_run import HeldRun
+from reveille_heartbeat.usecases.loaded import Loaded
 from reveille_heartbeat.usecases.run_log import RunLog
-from reveille_heartbeat.usecases.settle_run import SettleRun
 from reveille_heartbeat.usecases.take_over import HandOver
 from reveille_runtime.lease import Held, Lease
 
@@ -49,6 +49,8 @@ class RunContext:
     resumed: bool
     stop: asyncio.Event
     detach: asyncio.Event
+    # What the claim has read, of an attempt that begins here.
+    claimed: Loaded | None = None
     _loaded: Loaded | None = None
     _adapter: Adapter | None = None
     _spool: Spool | None = None
@@ -56,7 +58,8 @@ class RunContext:
     document: Mapping[str, Any] = field(default_factory=dict)
     result: AdapterResult | None = None
     outcome: Outcome | None = None
-    run: Run | None = None
+    # Its outcome and what follows it are written.
+    over: bool = False
 
     @property
     def lease(self) -> Lease:
@@ -92,7 +95,6 @@ class RunContext:
         """Take what `load` has found."""
         self._loaded, self._spool, self._adapter = loaded, spool, adapter
         self.log_ends = log_ends
-        self.run = loaded.run
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,8 +106,7 @@ class Parts:
     run_log: RunLog
     signs: AgentSigns
     words: AgentWords
-    settle: SettleRun
-    follow_up: FollowUp
+    finisher: Finisher
     hand_over: HandOver
     registry: Registry
     spools: SpoolRoot

@@ -8,11 +8,11 @@ from reveille_heartbeat.pipeline.context import Parts, RunContext
 
 
 async def follow_up(context: RunContext, parts: Parts) -> None:
-    """Do it, and give the lease back."""
-    if context.run is None:
-        raise AssertionError("the stage `load` comes first")
+    """Do it, unless settling has done it, and give the lease back."""
+    if context.over:
+        return
     # Before the write that clears the token: a renewal must not take that for a loss.
     context.held.release()
-    await parts.follow_up(context.lease, context.run)
+    await parts.finisher.follow_up(context.lease, context.loaded)
     if context.adapter is None or context.adapter.files:
         await asyncio.to_thread(context.spool.remove)

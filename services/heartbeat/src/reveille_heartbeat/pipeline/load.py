@@ -6,8 +6,8 @@ from reveille_heartbeat.pipeline.context import Parts, RunContext
 
 
 async def load(context: RunContext, parts: Parts) -> None:
-    """Read them."""
-    loaded = await parts.held_run.load(context.run_id)
+    """Read them; who has just claimed the attempt got them with the claim."""
+    loaded = context.claimed or await parts.held_run.load(context.run_id)
     context.begin(
         loaded,
         parts.spools.of(context.run_id),

@@ -11,6 +11,7 @@ from reveille_heartbeat.domain.outcome import End, EndKind
 from reveille_heartbeat.domain.values import Run
 from reveille_heartbeat.pipeline import STAGES
 from reveille_heartbeat.pipeline.context import Parts, RunContext, SetupFailed, When
+from reveille_heartbeat.usecases.loaded import Loaded
 from reveille_runtime import logs
 from reveille_runtime.lease import Lease, LeaseKeeper, LeaseLost
 from reveille_runtime.sqlstate import is_transient
@@ -39,20 +40,23 @@ class Runner:
 
     async def run(
         self,
-        claimed: Run,
+        run: Run,
         *,
-        resumed: bool,
+        claimed: Loaded | None,
         since: float,
         stop: asyncio.Event,
         detach: asyncio.Event,
     ) -> Left:
-        """Take one attempt to its end; `since` is the keeper's time before the claim was sent."""
-        if claimed.lease_token is None:
+        """Take one attempt to its end; `since` is the keeper's time before the claim was sent.
+
+        `claimed` is what the claim has read; without it an earlier executor began the attempt.
+        """
+        if run.lease_token is None:
             raise AssertionError("a claimed run has a lease")
-        lease = Lease(claimed.run_id, claimed.lease_token)
+        lease = Lease(run.run_id, run.lease_token)
         async with AsyncExitStack() as stack:
             held = await stack.enter_async_context(self._keeper.hold(lease, since=since))
-            context = RunContext(claimed.run_id, held, resumed, stop, detach)
+            context = RunContext(run.run_id, held, claimed is None, stop, detach, claimed)
             try:
                 # A lost lease ends the work at once; the agent itself is left to its next holder.
                 await held.guard(self._stages(context))
@@ -76,6 +80,13 @@ class Runner:
                 await stage.run(context, self._parts)
             except SetupFailed as error:
                 context.result = AdapterResult(End(EndKind.NOT_STARTED, message=str(error)))
+            except Exception as error:
+                if stage.name not in _BEFORE_RESULT or is_transient(error) or _stops(error):
+                    raise
+                # The outer ring: our own mistake ends this attempt, and is not met again for ever.
+                self._report(context, error)
+                text = f"the stage {stage.name} failed: {type(error).__name__}"
+                context.result = AdapterResult(End(EndKind.NOT_STARTED, message=text))
             if stage.name == "load":
                 ended = context.loaded.run.finished_at is not None
 
@@ -93,6 +104,11 @@ class Runner:
             action="run.stage_failed",
             run_id=str(context.run_id),
         )
+
+
+def _stops(error: Exception) -> bool:
+    """Tell what ends the work on an attempt without ending the attempt."""
+    return isinstance(error, LeaseLost | Detached)
 
 
 # A failed set-up has its result, and goes on where results are judged.

@@ -242,16 +242,3 @@ RETURNING issue_id, workspace_id, identifier, title, description, status, priori
     updated_at, project_id, parent_issue_id,
     assignee_user_id, reviewer_agent_id, reviewer_user_id, checkout_run_id, origin_kind, origin_id,
     started_at, ended_at, last_input_at, deleted_at;
-
--- name: stamp_execution
--- The claimed runs hold their issues from now on. $1 issues, $2 runs
-UPDATE issues i
-SET execution_run_id = c.run_id, revision = i.revision + 1, updated_at = clock()
-FROM unnest($1::uuid[], $2::uuid[]) AS c (issue_id, run_id)
-WHERE i.issue_id = c.issue_id;
-
--- name: clear_execution
--- Only what this run holds. $1 issue, $2 run
-UPDATE issues
-SET execution_run_id = NULL, revision = revision + 1, updated_at = clock()
-WHERE issue_id = $1 AND execution_run_id = $2;

@@ -18,8 +18,10 @@ FROM workspaces
 WHERE workspace_id = ANY($1::uuid[]);
 
 -- name: lock_workspace_for_claim
--- One claimer per workspace; whoever finds it taken goes to the next. $1 workspace
-SELECT workspace_id FROM workspaces WHERE workspace_id = $1 FOR NO KEY UPDATE SKIP LOCKED;
+-- One claimer per workspace; whoever finds it taken goes to the next. Where work rests, what waits
+-- goes on waiting. $1 workspace
+SELECT workspace_id FROM workspaces WHERE workspace_id = $1 AND status = 'active'
+FOR NO KEY UPDATE SKIP LOCKED;
 
 -- name: ensure_local_runtime
 -- Every workspace has a place to run at. $1 new id, $2 workspace, $3 presence (interval)

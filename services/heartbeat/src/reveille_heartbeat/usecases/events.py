@@ -12,7 +12,7 @@ import asyncpg
 from reveille_heartbeat.domain.agents import AgentStatus
 from reveille_heartbeat.domain.answer import for_event
 from reveille_heartbeat.domain.discussion import Approval, Comment
-from reveille_heartbeat.domain.states import IssueState
+from reveille_heartbeat.domain.states import IssueState, RunState, WakeupState
 from reveille_heartbeat.domain.targets import Squad
 from reveille_heartbeat.domain.values import Agent, Issue, Run, Wakeup
 from reveille_heartbeat.usecases.run_events import RunEvent
@@ -24,6 +24,18 @@ _LARGEST_FACTS = 8 * 1024
 
 def wakeup_settled(wakeup: Wakeup, run: Run | None) -> FeedEvent:
     """A wakeup has its outcome; `run` is the attempt that gave it, if one did."""
+    result = None if run is None else for_event(run.result, run.summary)
+    return wakeup_settled_as(wakeup, wakeup.state, wakeup.reason, wakeup.message, result)
+
+
+def wakeup_settled_as(
+    wakeup: Wakeup,
+    state: WakeupState,
+    reason: str,
+    message: str,
+    result: Mapping[str, Any] | None,
+) -> FeedEvent:
+    """A wakeup gets this outcome."""
     return FeedEvent(
         "wakeup.settled",
         wakeup.wakeup_id,
@@ -32,11 +44,11 @@ def wakeup_settled(wakeup: Wakeup, run: Run | None) -> FeedEvent:
         {
             "wakeup_id": str(wakeup.wakeup_id),
             "agent_id": str(wakeup.agent_id),
-            "state": wakeup.state.value,
-            "reason": wakeup.reason,
-            "message": wakeup.message,
+            "state": state.value,
+            "reason": reason,
+            "message": message,
             "run_id": str(wakeup.run_id) if wakeup.run_id else None,
-            "result": None if run is None else for_event(run.result, run.summary),
+            "result": result,
             "issue_id": str(wakeup.issue_id) if wakeup.issue_id else None,
         },
         wakeup.trace_carrier,
@@ -47,6 +59,18 @@ def run_status(
     run: Run, occurrence_key: str | None, carrier: Mapping[str, str], kind: str = "run.status"
 ) -> FeedEvent:
     """An attempt moved; `run.queued` when it entered the queue."""
+    return run_status_as(run, run.state, run.reason, occurrence_key, carrier, kind)
+
+
+def run_status_as(
+    run: Run,
+    state: RunState,
+    reason: str,
+    occurrence_key: str | None,
+    carrier: Mapping[str, str],
+    kind: str = "run.status",
+) -> FeedEvent:
+    """An attempt gets this state."""
     return FeedEvent(
         kind,
         run.run_id,
@@ -55,9 +79,9 @@ def run_status(
         {
             "run_id": str(run.run_id),
             "wakeup_id": str(run.wakeup_id),
-            "state": run.state.value,
+            "state": state.value,
             "attempt": run.attempt,
-            "reason": run.reason,
+            "reason": reason,
         },
         carrier,
     )
@@ -118,6 +142,15 @@ def issue_commented(issue: Issue, comment: Comment) -> FeedEvent:
             "author_kind": comment.author.kind.value,
             "author_id": comment.author.id,
         },
+    )
+
+
+def issue_summarised(issue: Issue, comment_id: UUID, agent_id: UUID) -> FeedEvent:
+    """What an attempt said at its end became its comment."""
+    return _of_issue(
+        "issue.commented",
+        issue,
+        {"comment_id": str(comment_id), "author_kind": "agent", "author_id": str(agent_id)},
     )
 
 

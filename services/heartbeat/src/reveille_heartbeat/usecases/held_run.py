@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from datetime import timedelta
 from uuid import UUID
 
 from reveille_heartbeat.crash_points import CHECKOUT_AFTER_COMMIT
 from reveille_heartbeat.domain.checkout import READY, begins_work
-from reveille_heartbeat.domain.document import Joined
-from reveille_heartbeat.domain.values import Agent, Issue, Payload, Run, Wakeup
 from reveille_heartbeat.store.queries import Q
-from reveille_heartbeat.store.rows import to_agent, to_issue, to_payload, to_run, to_wakeup
+from reveille_heartbeat.store.rows import to_issue
 from reveille_heartbeat.usecases.checking_out import check_out
+from reveille_heartbeat.usecases.loaded import Loaded, load
 from reveille_runtime import logs
 from reveille_runtime.crash import crash_point
 from reveille_runtime.db import Database, Tx, retrying_transaction
@@ -22,19 +20,6 @@ from reveille_runtime.lease import Lease
 from reveille_runtime.lockorder import Level, LockOrder
 
 _log = logs.get_logger(__name__)
-
-
-@dataclass(frozen=True, slots=True)
-class Loaded:
-    """All rows an attempt is made of."""
-
-    run: Run
-    agent: Agent
-    wakeup: Wakeup
-    issue: Issue | None
-    prompt: str
-    payload: Payload
-    joined: tuple[Joined, ...]
 
 
 class HeldRun:
@@ -58,25 +43,7 @@ class HeldRun:
     async def load(self, run_id: UUID) -> Loaded:
         """Read everything in one snapshot."""
         async with self._db.transaction(isolation="repeatable_read", readonly=True) as tx:
-            run = to_run((await tx.fetch(Q["find_runs"], [run_id]))[0])
-            agent = to_agent((await tx.fetch(Q["find_agents"], [run.agent_id]))[0])
-            wakeup = to_wakeup((await tx.fetch(Q["find_wakeups"], [run.wakeup_id]))[0])
-            issues = await tx.fetch(Q["find_issues"], [run.issue_id]) if run.issue_id else []
-            joined = [to_wakeup(row) for row in await tx.fetch(Q["find_joined"], run.wakeup_id)]
-            ids = [wakeup.wakeup_id, *(each.wakeup_id for each in joined)]
-            payloads = {
-                row["wakeup_id"]: to_payload(row) for row in await tx.fetch(Q["find_payloads"], ids)
-            }
-        prompt, payload = payloads[wakeup.wakeup_id]
-        return Loaded(
-            run=run,
-            agent=agent,
-            wakeup=wakeup,
-            issue=to_issue(issues[0]) if issues else None,
-            prompt=prompt,
-            payload=payload,
-            joined=tuple(Joined(each, *payloads[each.wakeup_id]) for each in joined),
-        )
+            return await load(tx, run_id)
 
     async def check_out(self, lease: Lease, loaded: Loaded) -> bool:
         """Check out the issue of an attempt that begins; False when it is not its to work on.

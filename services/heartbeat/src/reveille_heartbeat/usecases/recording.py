@@ -33,6 +33,8 @@ class NewRun:
     attempt: int = 1
     retry_of_run_id: UUID | None = None
     retry_reason: str = ""
+    # When a repeat may enter the queue; None is now.
+    due_at: datetime | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,6 +128,7 @@ async def queue_runs(tx: Tx, runs: Sequence[NewRun]) -> None:
         [run.responsible_user_id for run in runs],
         [dict(run.run_carrier) for run in runs],
         [dict(run.agent_carrier) for run in runs],
+        [run.due_at for run in runs],
     )
 
 
@@ -149,7 +152,7 @@ def queued_event(run: NewRun, occurrence_key: str | None, carrier: Carrier) -> f
         {
             "run_id": str(run.run_id),
             "wakeup_id": str(run.wakeup_id),
-            "state": RunState.QUEUED.value,
+            "state": (RunState.QUEUED if run.due_at is None else RunState.SCHEDULED_RETRY).value,
             "attempt": run.attempt,
             "reason": run.retry_reason,
         },

@@ -23,6 +23,11 @@ class RunSpans:
             semconv.METRIC_RUN_DURATION, unit="s", description="From claim to terminal state"
         )
 
+    @property
+    def enabled(self) -> bool:
+        """Whether anybody listens."""
+        return self._telemetry.enabled
+
     def ended(self, run: Run, agent: Agent | None) -> None:
         """Tell of an attempt that has just got its terminal state; call it after the commit."""
         if not self._telemetry.enabled or run.finished_at is None:

@@ -16,6 +16,7 @@ from opentelemetry.metrics import CallbackOptions, Observation
 from reveille_heartbeat.domain.values import Run
 from reveille_heartbeat.pipeline.runner import Left, Runner
 from reveille_heartbeat.usecases.claim_runs import ClaimRuns
+from reveille_heartbeat.usecases.loaded import Loaded
 from reveille_heartbeat.usecases.take_over import TakeOver
 from reveille_runtime import logs, semconv
 from reveille_runtime.lease import LeaseKeeper
@@ -23,6 +24,8 @@ from reveille_runtime.lifecycle import Loop, TaskScope, Wakeable
 from reveille_runtime.telemetry import Telemetry
 
 _log = logs.get_logger(__name__)
+# At most this many runs are claimed in one go.
+_BATCH = 200
 
 
 @dataclass(slots=True)
@@ -87,23 +90,23 @@ class Engine:
         """Leave agents to themselves and let everything else finish."""
         self._detach.set()
 
-    def launch(self, run: Run, *, resumed: bool, since: float) -> None:
-        """Take a run that this executor holds through its stages."""
+    def launch(self, run: Run, *, since: float, claimed: Loaded | None = None) -> None:
+        """Take a run that this executor holds through its stages; without `claimed`, resume it."""
         if run.run_id in self.active:
             raise AssertionError(f"run {run.run_id} is at work here already")
         self.active[run.run_id] = Active()
         self._idle.clear()
-        self._tasks.spawn(self._work(run, resumed=resumed, since=since), str(run.run_id))
+        self._tasks.spawn(self._work(run, claimed, since), str(run.run_id))
 
     async def idle(self) -> None:
         """Wait until nothing is at work here."""
         await self._idle.wait()
 
-    async def _work(self, run: Run, *, resumed: bool, since: float) -> None:
+    async def _work(self, run: Run, claimed: Loaded | None, since: float) -> None:
         active = self.active[run.run_id]
         try:
             left = await self._runner.run(
-                run, resumed=resumed, since=since, stop=active.stop, detach=self._detach
+                run, claimed=claimed, since=since, stop=active.stop, detach=self._detach
             )
         finally:
             del self.active[run.run_id]
@@ -119,10 +122,11 @@ class Engine:
             return None
         since = self._keeper.now()
         async with self.claim_lock:
-            runs = await self._claim(free)
-            for run in runs:
-                self.launch(run, resumed=False, since=since)
-        return 0 if len(runs) == free else None
+            claimed = await self._claim(min(free, _BATCH))
+            for each in claimed:
+                self.launch(each.run, since=since, claimed=each)
+        again = self._claim.more or len(claimed) == min(free, _BATCH)
+        return 0 if again else None
 
     async def _stop_step(self) -> None:
         """Tell runs of ours that somebody else has ended."""

@@ -129,7 +129,7 @@ class Recovery:
                 cause=why,
             )
             # Finishing is not new work: the limit on runs at once does not hold it back.
-            self._engine.launch(run, resumed=True, since=since)
+            self._engine.launch(run, since=since)
 
     async def _end_orphans(self) -> None:
         """End processes whose run is over: its outcome was written where they could not be seen."""
