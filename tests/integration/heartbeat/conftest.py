@@ -114,6 +114,7 @@ class Stage:
             "service_key_file": self.keys.private_key("heartbeat"),
             "spool_dir": self.folder / "spool",
             "api_address": "127.0.0.1:1",
+            "scheduler_target": "127.0.0.1:1",
         }
         return Settings(**(given | QUICK | more))
 

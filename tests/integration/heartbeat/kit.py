@@ -100,7 +100,7 @@ class World:
         self.events: Any = EventServiceStub(service)
         self.explain: Any = ExplainServiceStub(service)
 
-    async def put(self, revision: int = 1, prefix: str = "ABC") -> None:
+    async def put(self, revision: int = 1, prefix: str = "ABC", status: str = "active") -> None:
         """Tell heartbeat of the workspace."""
         await WorkspaceReplicaServiceStub(self.client.autopilot()).PutWorkspace(
             workspace_pb.PutWorkspaceRequest(
@@ -108,6 +108,7 @@ class World:
                 issue_prefix=prefix,
                 default_responsible_user_id=OWNER,
                 revision=revision,
+                status=workspace_pb.WorkspaceStatus.Value(f"WORKSPACE_STATUS_{status.upper()}"),
             )
         )
 

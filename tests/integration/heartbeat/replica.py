@@ -78,6 +78,7 @@ class Replicas:
             "trusted_keys_file": self.keys.trusted_file,
             "service_key_file": self.keys.private_key("heartbeat"),
             "spool_dir": self._folder / "spool",
+            "scheduler_target": "127.0.0.1:1",
         }
         environment = {"PATH": os.environ["PATH"], POINT_VARIABLE: crash_point}
         for name, value in (given | QUICK | more).items():

@@ -55,6 +55,7 @@ def test_every_point_is_walked() -> None:
         at.DEADLINE_AFTER_COMMIT,
         at.RETENTION_AFTER_STRETCH,
         at.TAKE_OVER_AFTER_COMMIT,
+        at.TIMERS_AFTER_ENQUEUE,
     )
     walked = (*DURING_A_CALL, *BEFORE_THE_AGENT, *AFTER_THE_AGENT, *alone)
 

@@ -30,7 +30,7 @@ from reveille_autopilot.usecases.dispatch import Dispatcher
 from reveille_autopilot.usecases.explain import Explain
 from reveille_autopilot.usecases.follow import TYPES, Follower
 from reveille_autopilot.usecases.follow_targets import TARGET_TYPES, TargetFollower
-from reveille_autopilot.usecases.jobs import AGAIN_SECONDS, MONITOR, RETENTION, Jobs
+from reveille_autopilot.usecases.jobs import MONITOR, RETENTION, Jobs
 from reveille_autopilot.usecases.monitor import Monitor, Watchfulness
 from reveille_autopilot.usecases.peers import Heartbeat, endpoints_on, scheduler_on
 from reveille_autopilot.usecases.plans import Plans
@@ -64,6 +64,7 @@ from reveille_runtime.explain import ExplainServicer
 from reveille_runtime.feed import CursorStore, FeedConsumer
 from reveille_runtime.hints import HintBus, Notifier
 from reveille_runtime.lifecycle import Background, Loop
+from reveille_runtime.registration import AGAIN_SECONDS
 from reveille_runtime.schemas import wait_for_schema
 
 # How often each relay looks for rows that its receiver lacks.

@@ -20,6 +20,9 @@ class Settings(ServiceSettings):
     spool_dir: Path = Field(
         description="where agents find their payload and leave output and result; survives restarts"
     )
+    scheduler_target: ListenAddress = Field(
+        default="127.0.0.1:50051", description="the scheduler, for timers and retention"
+    )
     webhook_target: str = Field(
         default="127.0.0.1:50053", description="the webhook gateway, for bodies above 1 MiB"
     )

@@ -27,6 +27,7 @@ FOLLOW_UP_AFTER_COMMIT: Final = "heartbeat.follow_up.after_commit"
 DEADLINE_AFTER_COMMIT: Final = "heartbeat.deadline.after_commit"
 TAKE_OVER_AFTER_COMMIT: Final = "heartbeat.take_over.after_commit"
 RETENTION_AFTER_STRETCH: Final = "heartbeat.retention.after_stretch"
+TIMERS_AFTER_ENQUEUE: Final = "heartbeat.timers.after_enqueue"
 
 CRASH_POINTS: Final = declare(
     ENQUEUE_BEFORE_COMMIT,
@@ -50,4 +51,5 @@ CRASH_POINTS: Final = declare(
     DEADLINE_AFTER_COMMIT,
     TAKE_OVER_AFTER_COMMIT,
     RETENTION_AFTER_STRETCH,
+    TIMERS_AFTER_ENQUEUE,
 )

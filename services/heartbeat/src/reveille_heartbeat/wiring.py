@@ -16,6 +16,10 @@ from reveille.heartbeat.v1.wakeup_pb2_grpc import add_WakeupServiceServicer_to_s
 from reveille.heartbeat.v1.workspace_replica_service_pb2_grpc import (
     add_WorkspaceReplicaServiceServicer_to_server,
 )
+from reveille.scheduler.v1.job_handler_service_pb2_grpc import (
+    add_JobHandlerServiceServicer_to_server,
+)
+from reveille.scheduler.v1.scheduler_service_pb2_grpc import SchedulerServiceStub
 from reveille.webhook.v1.delivery_service_pb2_grpc import DeliveryServiceStub
 from reveille_heartbeat.adapters.contract import Limits
 from reveille_heartbeat.adapters.process.identity import this_executor
@@ -31,6 +35,7 @@ from reveille_heartbeat.pipeline.tokens import RunTokens
 from reveille_heartbeat.rpc.agents import AgentServicer
 from reveille_heartbeat.rpc.events import EventServicer
 from reveille_heartbeat.rpc.issues import IssueServicer
+from reveille_heartbeat.rpc.jobs import JobHandlerServicer
 from reveille_heartbeat.rpc.runs import RunServicer
 from reveille_heartbeat.rpc.wakeups import WakeupServicer
 from reveille_heartbeat.rpc.workspaces import WorkspaceReplicaServicer
@@ -55,8 +60,10 @@ from reveille_heartbeat.usecases.enqueue_wakeups import EnqueueWakeups
 from reveille_heartbeat.usecases.enqueuing import Enqueuing
 from reveille_heartbeat.usecases.explain import Explain
 from reveille_heartbeat.usecases.finishing import Finisher
+from reveille_heartbeat.usecases.fire_timers import FireTimers
 from reveille_heartbeat.usecases.held_run import HeldRun
 from reveille_heartbeat.usecases.hold_trees import HoldTrees
+from reveille_heartbeat.usecases.jobs import Jobs, timers_job
 from reveille_heartbeat.usecases.log_days import LogDays
 from reveille_heartbeat.usecases.log_store import LogStore
 from reveille_heartbeat.usecases.move_agent import MoveAgent
@@ -89,6 +96,7 @@ from reveille_runtime.hints import HintBus, Notifier
 from reveille_runtime.ids import new_id, new_token
 from reveille_runtime.lease import ExpiryWitness, LeaseKeeper
 from reveille_runtime.lifecycle import Background, Loop
+from reveille_runtime.registration import AGAIN_SECONDS
 from reveille_runtime.schemas import wait_for_schema
 from reveille_runtime.telemetry import Telemetry
 
@@ -161,6 +169,7 @@ async def build(app: App[Settings]) -> None:
     closing.push_async_callback(basics.run_log.close)
     app.works(bus)
     serve(app, basics, bus)
+    await schedule(app, basics)
     await execute(app, basics, bus, spools, executor)
 
 
@@ -238,6 +247,21 @@ def issue_servicer(basics: Basics) -> IssueServicer:
         Projects(database),
         IssueReader(database),
     )
+
+
+async def schedule(app: App[Settings], basics: Basics) -> None:
+    """Register the jobs that the scheduler hands over, there and here."""
+    peers = await app.channels(
+        {"scheduler": app.settings.scheduler_target},
+        idempotent=["reveille.scheduler.v1.SchedulerService"],
+    )
+    enqueue = EnqueueWakeups(
+        basics.database, basics.telemetry, basics.notifier, basics.decider, basics.start_limit
+    )
+    jobs = [timers_job(FireTimers(basics.database, enqueue, new_id))]
+    app.server.add(add_JobHandlerServiceServicer_to_server, JobHandlerServicer(jobs))
+    registration = Jobs(SchedulerServiceStub(peers.get("scheduler")), jobs)
+    app.claims(Loop("jobs", registration.step, AGAIN_SECONDS))
 
 
 async def execute(

@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING
 from reveille.scheduler.v1 import job_pb2 as pb
 from reveille.scheduler.v1 import scheduler_service_pb2 as scheduler_pb
 from reveille_autopilot.usecases.plans import JOB
-from reveille_runtime import logs
-from reveille_runtime.errors import DomainError
+from reveille_runtime.registration import Registration
 from reveille_runtime.rpc_errors import as_domain_errors
 from reveille_runtime.validation import to_duration
 
@@ -21,10 +20,6 @@ RETENTION = "autopilot_retention"
 MONITOR = "autopilot_monitor"
 # A schedule that fires once may be this late: nothing else makes up for it.
 ONCE_LATENESS = timedelta(hours=24)
-# The scheduler's database may be restored to a time before the job was known.
-AGAIN_SECONDS = 300.0
-RETRY_SECONDS = 1.0
-_log = logs.get_logger(__name__)
 
 
 def schedule_job() -> pb.Job:
@@ -71,33 +66,14 @@ def upkeep_scope(name: str) -> pb.Scope:
     )
 
 
-class Jobs:
+class Jobs(Registration):
     """Keeps the registrations."""
 
     def __init__(self, scheduler: SchedulerServiceAsyncStub) -> None:
+        super().__init__(JOB)
         self._scheduler = scheduler
-        self._registered = False
 
-    async def registered(self) -> None:
-        """Register unless this process has done so."""
-        if not self._registered:
-            await self.register()
-
-    async def step(self) -> float:
-        """Register, or repeat it; gives the pause until the next time."""
-        try:
-            await self.register()
-        except DomainError as error:
-            _log.warning(
-                "The scheduler does not know our jobs yet; it will be told again.",
-                action="job.not_registered",
-                job=JOB,
-                cause=error.message,
-            )
-            return RETRY_SECONDS
-        return AGAIN_SECONDS
-
-    async def register(self) -> None:
+    async def _tell(self) -> None:
         """Tell the scheduler what the jobs are, and when the upkeep is due."""
         upkeep = (RETENTION, MONITOR)
         with as_domain_errors():
@@ -106,4 +82,3 @@ class Jobs:
             await self._scheduler.UpsertScopes(
                 scheduler_pb.UpsertScopesRequest(scopes=map(upkeep_scope, upkeep))
             )
-        self._registered = True

@@ -49,9 +49,13 @@ ALTER TABLE agents
     ADD CHECK (manager_agent_id <> agent_id);
 CREATE INDEX agents_runtime ON agents (runtime_id);
 CREATE INDEX agents_manager ON agents (manager_agent_id) WHERE manager_agent_id IS NOT NULL;
--- The moment of the next timer wake is coalesce(last_timer_fired_at, created_at) + timer_interval.
-CREATE INDEX agents_timer ON agents (coalesce(last_timer_fired_at, created_at))
-    WHERE timer_enabled AND timer_interval > '0' AND state = 'active';
+-- When the next timer wake is due, as the time since an instant: unlike a timestamp plus an
+-- interval, that depends on no session's time zone, and so can be indexed.
+CREATE INDEX agents_timer ON agents (
+    (coalesce(last_timer_fired_at, created_at) - timestamptz '2000-01-01 00:00:00+00'
+        + timer_interval),
+    agent_id
+) WHERE timer_enabled AND timer_interval > '0' AND state = 'active';
 
 CREATE TABLE squads (
     squad_id uuid PRIMARY KEY,
