@@ -8,6 +8,8 @@ from uuid import uuid4
 
 import asyncpg
 import pytest
+from google.protobuf.duration_pb2 import Duration
+from google.protobuf.field_mask_pb2 import FieldMask
 from google.protobuf.json_format import MessageToDict
 from tests.integration.heartbeat.conftest import Stage
 from tests.integration.heartbeat.kit import (
@@ -56,7 +58,7 @@ def as_user(world: World, user: str, role: Role = Role.MEMBER) -> Any:
 def changed(agent: pb.Agent, *paths: str, etag: str = "", **values: Any) -> pb.UpdateAgentRequest:
     return pb.UpdateAgentRequest(
         agent=pb.Agent(agent_id=agent.agent_id, etag=etag, **values),
-        update_mask={"paths": paths},
+        update_mask=FieldMask(paths=paths),
     )
 
 
@@ -64,11 +66,11 @@ async def test_an_update_changes_what_its_mask_names_and_nothing_else(idle: Worl
     agent = await idle.agent("ann", config={"summary": "hi"}, max_concurrent_runs=3)
     policy = pb.HeartbeatPolicy(
         timer_enabled=True,
-        timer_interval={"seconds": 60},
+        timer_interval=Duration(seconds=60),
         max_daily_runs=0,
         max_daily_cost_cents=500,
         wake_on_demand=False,
-        cooldown={"seconds": 5},
+        cooldown=Duration(seconds=5),
     )
     request = changed(
         agent, "name", "heartbeat", name="bob", max_concurrent_runs=9, heartbeat=policy
@@ -87,7 +89,7 @@ async def test_an_update_changes_what_its_mask_names_and_nothing_else(idle: Worl
         "heartbeat.max_daily_runs",
         "start_limit",
         heartbeat=pb.HeartbeatPolicy(timer_enabled=False),
-        start_limit={"seconds": 7},
+        start_limit=Duration(seconds=7),
     )
     last = (await idle.agents.UpdateAgent(part)).agent
     assert not last.heartbeat.HasField("max_daily_runs")
@@ -107,7 +109,7 @@ async def test_what_an_update_may_not_say_is_refused_by_name(idle: World) -> Non
         (("name",), {"name": " "}, "name"),
         (("max_concurrent_runs",), {"max_concurrent_runs": 51}, "max_concurrent_runs"),
         (("owner_user_id",), {}, "owner_user_id"),
-        (("start_limit",), {"start_limit": {"seconds": 0}}, "start_limit"),
+        (("start_limit",), {"start_limit": Duration()}, "start_limit"),
         (("adapter",), {"adapter": "nothing"}, "adapter"),
         (("adapter_config",), {"adapter_config": {"fail": 1}}, "adapter_config.fail"),
         (("invocation_user_ids",), {"invocation_user_ids": ["max"]}, "invocation_user_ids"),
@@ -115,7 +117,7 @@ async def test_what_an_update_may_not_say_is_refused_by_name(idle: World) -> Non
         (("manager_agent_id",), {"manager_agent_id": agent.agent_id}, "manager_agent_id"),
         (
             ("heartbeat",),
-            {"heartbeat": policy(timer_interval={"nanos": 5_000_000})},
+            {"heartbeat": policy(timer_interval=Duration(nanos=5_000_000))},
             "heartbeat.timer_interval",
         ),
         (("heartbeat",), {"heartbeat": policy(max_daily_runs=-1)}, "heartbeat.max_daily_runs"),
@@ -337,7 +339,8 @@ async def test_a_failure_that_is_tried_again_is_no_error_of_the_agent(
     look = pb.GetAgentRequest(agent_id=agent.agent_id)
 
     async def status() -> int:
-        return (await world.agents.GetAgent(look)).agent.status
+        shown: pb.Agent = (await world.agents.GetAgent(look)).agent
+        return shown.status
 
     assert await status() == pb.AGENT_STATUS_ERROR
     await rows.execute("UPDATE runs SET failure_class = 'quota'")

@@ -7,6 +7,8 @@ from typing import Any
 from uuid import uuid4
 
 import asyncpg
+from google.protobuf.duration_pb2 import Duration
+from google.protobuf.field_mask_pb2 import FieldMask
 from google.protobuf.json_format import MessageToDict
 from tests.integration.heartbeat.conftest import Service, Stage
 from tests.integration.heartbeat.kit import MEMBER, World, events_of, refused, waiting_for_locks
@@ -51,7 +53,7 @@ async def listed(world: World) -> dict[str, pb.Runtime]:
 def binding(agent: agent_pb2.Agent, runtime_id: str) -> agent_pb2.UpdateAgentRequest:
     return agent_pb2.UpdateAgentRequest(
         agent=agent_pb2.Agent(agent_id=agent.agent_id, runtime_id=runtime_id),
-        update_mask={"paths": ["runtime_id"]},
+        update_mask=FieldMask(paths=["runtime_id"]),
     )
 
 
@@ -66,16 +68,16 @@ async def test_a_runtime_is_online_for_as_long_as_its_report_holds(stage: Stage)
             pb.ReportRuntimeRequest(runtime_id=made.runtime_id, **more)
         )
 
-    there = (await report(presence={"seconds": 30})).runtime
+    there = (await report(presence=Duration(seconds=30))).runtime
     assert (there.online, MessageToDict(there.metadata)) == (True, {"cpu": 4.0})
     told = (await report(unusable_reason="no program", metadata={"cpu": 8})).runtime
     assert (told.online, told.unusable_reason) == (False, "no program")
     assert MessageToDict(told.metadata) == {"cpu": 8.0}
-    assert (await report(presence={"seconds": 30})).runtime.online
+    assert (await report(presence=Duration(seconds=30))).runtime.online
     service.move_clock(31)
     assert not (await listed(world))["far"].online
     assert (await report()).runtime.online
-    assert not (await report(presence={"seconds": 0})).runtime.online
+    assert not (await report(presence=Duration(seconds=0))).runtime.online
 
 
 async def test_what_cannot_be_said_of_a_runtime_is_refused(stage: Stage) -> None:
@@ -94,13 +96,15 @@ async def test_what_cannot_be_said_of_a_runtime_is_refused(stage: Stage) -> None
         ),
         (
             world.agents.ReportRuntime(
-                pb.ReportRuntimeRequest(runtime_id=made.runtime_id, presence={"nanos": 1_000_000})
+                pb.ReportRuntimeRequest(
+                    runtime_id=made.runtime_id, presence=Duration(nanos=1_000_000)
+                )
             ),
             InvalidArgument,
         ),
         (
             world.agents.ReportRuntime(
-                pb.ReportRuntimeRequest(runtime_id=made.runtime_id, presence={"seconds": 3601})
+                pb.ReportRuntimeRequest(runtime_id=made.runtime_id, presence=Duration(seconds=3601))
             ),
             InvalidArgument,
         ),

@@ -8,6 +8,7 @@ from uuid import uuid4
 
 import asyncpg
 import pytest
+from google.protobuf.field_mask_pb2 import FieldMask
 from tests.integration.heartbeat.conftest import Stage
 from tests.integration.heartbeat.kit import (
     MEMBER,
@@ -42,7 +43,7 @@ async def idle(stage: Stage) -> World:
 def changed(squad: pb.Squad, *paths: str, etag: str = "", **values: Any) -> pb.UpdateSquadRequest:
     return pb.UpdateSquadRequest(
         squad=pb.Squad(squad_id=squad.squad_id, etag=etag, **values),
-        update_mask={"paths": paths},
+        update_mask=FieldMask(paths=paths),
     )
 
 
@@ -219,7 +220,7 @@ async def test_whether_a_squad_may_be_woken_is_its_leaders_answer(idle: World) -
     await idle.agents.UpdateAgent(
         agent_pb2.UpdateAgentRequest(
             agent=agent_pb2.Agent(agent_id=bob.agent_id, runtime_id=runtime.runtime_id),
-            update_mask={"paths": ["runtime_id"]},
+            update_mask=FieldMask(paths=["runtime_id"]),
         )
     )
     assert (await ask(MEMBER)).reason == reason_pb2.REASON_RUNTIME_OFFLINE

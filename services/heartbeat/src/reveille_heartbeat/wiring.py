@@ -255,9 +255,7 @@ async def schedule(app: App[Settings], basics: Basics) -> None:
         {"scheduler": app.settings.scheduler_target},
         idempotent=["reveille.scheduler.v1.SchedulerService"],
     )
-    enqueue = EnqueueWakeups(
-        basics.database, basics.telemetry, basics.notifier, basics.decider, basics.start_limit
-    )
+    enqueue = EnqueueWakeups(basics.database, basics.telemetry, basics.notifier, basics.enqueuing)
     jobs = [timers_job(FireTimers(basics.database, enqueue, new_id))]
     app.server.add(add_JobHandlerServiceServicer_to_server, JobHandlerServicer(jobs))
     registration = Jobs(SchedulerServiceStub(peers.get("scheduler")), jobs)

@@ -19,9 +19,8 @@ ORDER BY (coalesce(a.last_timer_fired_at, a.created_at) - timestamptz '2000-01-0
 LIMIT $3;
 
 -- name: timers_fired
--- The slots are used, each by the tick that finds it as it was seen. $1 agents, $2 bases
+-- The slots are used, each once: no row where it is not as it was seen. $1 agents, $2 bases
 UPDATE agents a
 SET last_timer_fired_at = clock()
 FROM unnest($1::uuid[], $2::timestamptz[]) AS f (agent_id, base)
-WHERE a.agent_id = f.agent_id AND coalesce(a.last_timer_fired_at, a.created_at) = f.base
-RETURNING a.agent_id;
+WHERE a.agent_id = f.agent_id AND coalesce(a.last_timer_fired_at, a.created_at) = f.base;

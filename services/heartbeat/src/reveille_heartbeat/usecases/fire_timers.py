@@ -24,7 +24,7 @@ from reveille_heartbeat.domain.values import (
     Wish,
 )
 from reveille_heartbeat.store.queries import Q
-from reveille_heartbeat.usecases.enqueue_wakeups import Enqueued
+from reveille_heartbeat.usecases.known_wishes import Enqueued
 from reveille_runtime import logs
 from reveille_runtime.crash import crash_point
 from reveille_runtime.db import Database, Tx, is_transient, retrying_transaction
@@ -58,8 +58,8 @@ class Tick:
     woken: int = 0
     skipped: int = 0
     failed: list[UUID] = field(default_factory=list)
-    # Found used by another tick.
-    elsewhere: int = 0
+    # Found made by another tick, or by this one's forerunner that died.
+    known: int = 0
 
     @property
     def facts(self) -> dict[str, int]:
@@ -68,7 +68,7 @@ class Tick:
             "woken": self.woken,
             "skipped": self.skipped,
             "failed": len(self.failed),
-            "elsewhere": self.elsewhere,
+            "known": self.known,
         }
 
 
@@ -121,23 +121,24 @@ class FireTimers:
             await self._fire(due[middle:], tick)
             return
         crash_point(TIMERS_AFTER_ENQUEUE)
-        used = await self._use(due)
-        for each, answer in zip(due, answers, strict=True):
-            if each.agent_id not in used:
-                tick.elsewhere += 1
+        await self._use(due)
+        for answer in answers:
+            if answer.existed:
+                tick.known += 1
             elif answer.state is WakeupState.SKIPPED:
                 tick.skipped += 1
             else:
                 tick.woken += 1
 
-    async def _use(self, due: Sequence[Due]) -> set[UUID]:
-        async def use(tx: Tx) -> set[UUID]:
+    async def _use(self, due: Sequence[Due]) -> None:
+        """Mark the slots; one that is marked already was by another tick, or by the wish itself."""
+
+        async def use(tx: Tx) -> None:
             ids = [each.agent_id for each in due]
             await LockOrder().take(tx, Level.AGENT, Q["lock_agents"], ids)
-            rows = await tx.fetch(Q["timers_fired"], ids, [each.base for each in due])
-            return {row["agent_id"] for row in rows}
+            await tx.execute(Q["timers_fired"], ids, [each.base for each in due])
 
-        return await retrying_transaction(self._db, use, repeatable=True)
+        await retrying_transaction(self._db, use, repeatable=True)
 
     def _wish(self, due: Due) -> Wish:
         return Wish(
