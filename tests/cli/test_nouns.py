@@ -200,6 +200,13 @@ CASES = [
     Case("runs get r1", AUTOPILOTS, "GetRun", {"run_id": "r1"}),
     Case("runs cancel r1", AUTOPILOTS, "CancelRun", {"run_id": "r1"}),
     Case("agent-runs get r1", AGENT_RUNS, "GetRun", {"run_id": "r1"}),
+    Case("agent-runs cancel r1", AGENT_RUNS, "CancelRun", {"run_id": "r1"}),
+    Case(
+        "agent-runs retry r1 --request-id q1",
+        AGENT_RUNS,
+        "RetryRun",
+        {"run_id": "r1", "request_id": "q1"},
+    ),
     Case("deliveries get d1", DELIVERIES, "GetDelivery", {"delivery_id": "d1"}),
     Case("wakeups get w1", WAKEUPS, "GetWakeup", {"wakeup_id": "w1"}),
     Case(
@@ -276,13 +283,14 @@ LISTS = [
         },
     ),
     Case(
-        f"agent-runs list -w {W1} --agent {A1} --wakeup u1 --state timed_out",
+        f"agent-runs list -w {W1} --agent {A1} --wakeup u1 --issue {I1} --state timed_out",
         AGENT_RUNS,
         "ListRuns",
         {
             "workspace_id": W1,
             "agent_id": A1,
             "wakeup_id": "u1",
+            "issue_id": I1,
             "states": ["RUN_STATE_TIMED_OUT"],
         },
     ),

@@ -36,7 +36,9 @@ class RunServicer(RunServiceServicer):
     async def GetRun(self, request: pb.GetRunRequest, context: Any) -> pb.GetRunResponse:
         """Read an attempt."""
         run_id = parse.one_id("run_id", request.run_id)
-        return pb.GetRunResponse(run=show.run(await self._reader.run(current_actor(), run_id)))
+        run = await self._reader.run(current_actor(), run_id)
+        costs = await self._reader.costs([run_id])
+        return pb.GetRunResponse(run=show.run(run, costs.get(run_id)))
 
     async def ListRuns(self, request: pb.ListRunsRequest, context: Any) -> pb.ListRunsResponse:
         """List a workspace's attempts, newest first."""
@@ -44,15 +46,17 @@ class RunServicer(RunServiceServicer):
         workspace_id = found.uuid("workspace_id", request.workspace_id)
         agent_id = found.optional_uuid("agent_id", request.agent_id)
         wakeup_id = found.optional_uuid("wakeup_id", request.wakeup_id)
+        issue_id = found.optional_uuid("issue_id", request.issue_id)
         states = parse.states(found, "states", request.states, show.RUN_STATES)
         found.check()
-        query = ("ListRuns", workspace_id, agent_id, wakeup_id, *sorted(states))
+        query = ("ListRuns", workspace_id, agent_id, wakeup_id, issue_id, *sorted(states))
         page = read_page(request.page_size, request.page_token, query)
         listed = await self._reader.runs(
-            current_actor(), workspace_id, agent_id, wakeup_id, states, page
+            current_actor(), workspace_id, agent_id, wakeup_id, issue_id, states, page
         )
+        costs = await self._reader.costs([each.run_id for each in listed.rows])
         return pb.ListRunsResponse(
-            runs=[show.run(each) for each in listed.rows],
+            runs=[show.run(each, costs.get(each.run_id)) for each in listed.rows],
             next_page_token=page_token([listed.rows[-1].run_id], query) if listed.more else "",
         )
 

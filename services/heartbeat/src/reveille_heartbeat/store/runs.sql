@@ -15,8 +15,8 @@ SELECT run_id, state FROM runs WHERE run_id = ANY($1::uuid[]) ORDER BY run_id FO
 
 -- name: list_runs
 -- A page of a workspace's runs, newest first, without results. $1 workspace, $2 agent (null: all),
--- $3 wakeup (null: all), $4 states (null: all), $5 id before which it starts (null: newest),
--- $6 limit
+-- $3 wakeup (null: all), $4 issue (null: all), $5 states (null: all), $6 id before which it starts
+-- (null: newest), $7 limit
 SELECT run_id, workspace_id, agent_id, wakeup_id, issue_id, state, attempt, retry_of_run_id,
     retry_reason, reason, message, exit_code, summary, NULL::bytea AS result, responsible_user_id,
     occupied, executor_id, place, lease_token, lease_expires_at, deadline_at, idle_deadline_at,
@@ -28,10 +28,17 @@ FROM runs
 WHERE workspace_id = $1
     AND ($2::uuid IS NULL OR agent_id = $2)
     AND ($3::uuid IS NULL OR wakeup_id = $3)
-    AND ($4::text[] IS NULL OR state = ANY($4))
-    AND ($5::uuid IS NULL OR run_id < $5)
+    AND ($4::uuid IS NULL OR issue_id = $4)
+    AND ($5::text[] IS NULL OR state = ANY($5))
+    AND ($6::uuid IS NULL OR run_id < $6)
 ORDER BY run_id DESC
-LIMIT $6;
+LIMIT $7;
+
+-- name: run_costs
+-- What attempts cost so far; those that nobody priced are missing. $1 runs
+SELECT run_id, sum(cost_cents) AS cost_cents FROM cost_events
+WHERE run_id = ANY($1::uuid[]) AND cost_cents IS NOT NULL
+GROUP BY run_id;
 
 -- name: runs_of_wakeup
 -- The attempts of a wakeup, newest first. $1 wakeup

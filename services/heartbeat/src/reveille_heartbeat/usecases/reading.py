@@ -84,6 +84,7 @@ class Reader:
         workspace_id: UUID,
         agent_id: UUID | None,
         wakeup_id: UUID | None,
+        issue_id: UUID | None,
         states: Sequence[RunState],
         page: Page,
     ) -> Listed[Run]:
@@ -95,9 +96,16 @@ class Reader:
                 workspace_id,
                 agent_id,
                 wakeup_id,
+                issue_id,
                 [each.value for each in states] or None,
                 id_after(page),
                 page.limit,
             )
             await require_known(tx, workspace_id, rows)
         return to_page([to_run(row) for row in rows], page)
+
+    async def costs(self, run_ids: Sequence[UUID]) -> dict[UUID, float]:
+        """Give what runs cost so far, in cents; those that nobody priced are missing."""
+        async with self._db.session() as tx:
+            rows = await tx.fetch(Q["run_costs"], run_ids)
+        return {row["run_id"]: float(row["cost_cents"]) for row in rows}

@@ -623,10 +623,16 @@ class RetryRunResponse(_message.Message):
     OUTCOME_FIELD_NUMBER: _builtins.int
     RUN_FIELD_NUMBER: _builtins.int
     WAKEUP_ID_FIELD_NUMBER: _builtins.int
+    REASON_FIELD_NUMBER: _builtins.int
+    MESSAGE_FIELD_NUMBER: _builtins.int
     outcome: Global___RetryOutcome.ValueType
     """What a repeat came to."""
     wakeup_id: _builtins.str
     """The wakeup it belongs to."""
+    reason: _reason_pb2.Reason.ValueType
+    """Which rule forbids it."""
+    message: _builtins.str
+    """The same in words."""
     @_builtins.property
     def run(self) -> Global___HeartbeatRun:
         """The attempt that repeats; absent when a rule forbids it."""
@@ -637,10 +643,12 @@ class RetryRunResponse(_message.Message):
         outcome: Global___RetryOutcome.ValueType = ...,
         run: Global___HeartbeatRun | None = ...,
         wakeup_id: _builtins.str = ...,
+        reason: _reason_pb2.Reason.ValueType = ...,
+        message: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["run", b"run"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["outcome", b"outcome", "run", b"run", "wakeup_id", b"wakeup_id"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["message", b"message", "outcome", b"outcome", "reason", b"reason", "run", b"run", "wakeup_id", b"wakeup_id"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
