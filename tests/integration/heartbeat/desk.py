@@ -22,6 +22,7 @@ from reveille_heartbeat.domain.values import (
 from reveille_heartbeat.store.queries import Q
 from reveille_heartbeat.store.rows import to_wakeup
 from reveille_heartbeat.usecases.cancel_wakeups import CancelWakeups
+from reveille_heartbeat.usecases.consequences import Consequences
 from reveille_heartbeat.usecases.deciding import Decider
 from reveille_heartbeat.usecases.ending import settle_wakeup
 from reveille_heartbeat.usecases.enqueue_wakeups import EnqueueWakeups
@@ -54,7 +55,9 @@ class Desk:
         self.enqueuing = Enqueuing(decider)
         self.promotion = Promotion(decider)
         self.enqueue = EnqueueWakeups(db, telemetry, notifier, self.enqueuing)
-        self.cancel = CancelWakeups(db, notifier, RunSpans(telemetry), self.promotion)
+        consequences = Consequences(self.enqueuing, new_id)
+        spans = RunSpans(telemetry)
+        self.cancel = CancelWakeups(db, notifier, spans, self.promotion, consequences)
         self.sweep = PromoteStranded(db, notifier, self.promotion)
         self._issues = 0
 

@@ -125,6 +125,11 @@ class Basics:
     closing: AsyncExitStack
 
     @property
+    def consequences(self) -> Consequences:
+        """What follows from changes of issues."""
+        return Consequences(self.enqueuing, new_id)
+
+    @property
     def presence(self) -> timedelta:
         """How long the local runtimes count as present."""
         return timedelta(seconds=self.settings.runtime_presence)
@@ -200,7 +205,7 @@ def serve(app: App[Settings], basics: Basics, bus: HintBus) -> None:
         add_WakeupServiceServicer_to_server,
         WakeupServicer(
             EnqueueWakeups(*making),
-            CancelWakeups(database, notifier, spans, basics.promotion),
+            CancelWakeups(database, notifier, spans, basics.promotion, basics.consequences),
             reader,
         ),
     )

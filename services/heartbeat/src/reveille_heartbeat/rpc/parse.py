@@ -30,6 +30,7 @@ from reveille_runtime.access import Actor, CallerKind
 from reveille_runtime.carrier import checked
 from reveille_runtime.errors import PermissionDenied
 from reveille_runtime.ids import new_id
+from reveille_runtime.reasons import reason_name
 from reveille_runtime.requests import fingerprint
 from reveille_runtime.validation import Violations
 
@@ -78,6 +79,18 @@ def issue_ref(found: Violations, field: str, text: str) -> IssueRef:
 def states(found: Violations, field: str, values: Iterable[int], known: Mapping[int, E]) -> list[E]:
     """Parse a filter."""
     return [found.enum(f"{field}[{at}]", value, known) for at, value in enumerate(values)]
+
+
+def reasons(found: Violations, field: str, values: Iterable[int]) -> list[str]:
+    """Parse a filter by the reasons that rows have."""
+    parsed = []
+    for at, value in enumerate(values):
+        name = reason_name(value)
+        if name is None:
+            found.add(f"{field}[{at}]", "must be a reason")
+        else:
+            parsed.append(name)
+    return parsed
 
 
 def repeatable(actor: Actor, method: str, request: Message, request_id: str) -> Repeatable | None:

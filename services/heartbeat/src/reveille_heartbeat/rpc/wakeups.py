@@ -6,10 +6,10 @@ from typing import Any
 
 from reveille.heartbeat.v1 import wakeup_pb2 as pb
 from reveille.heartbeat.v1.wakeup_pb2_grpc import WakeupServiceServicer
-from reveille_heartbeat.rpc import parse, show
+from reveille_heartbeat.rpc import parse, parse_issues, show
 from reveille_heartbeat.usecases.cancel_wakeups import Cancellation, Cancelled, CancelWakeups
 from reveille_heartbeat.usecases.enqueue_wakeups import EnqueueWakeups
-from reveille_heartbeat.usecases.reading import Reader
+from reveille_heartbeat.usecases.reading import OnlyWakeups, Reader
 from reveille_heartbeat.usecases.visible import unknown_workspace
 from reveille_runtime.access import current_actor
 from reveille_runtime.paging import page_token, read_page
@@ -78,11 +78,14 @@ class WakeupServicer(WakeupServiceServicer):
         found = Violations()
         workspace_id = found.uuid("workspace_id", request.workspace_id)
         agent_id = found.optional_uuid("agent_id", request.agent_id)
+        issue = parse_issues.optional_ref(found, "issue_id", request.issue_id)
         states = parse.states(found, "states", request.states, show.WAKEUP_STATES)
+        reasons = parse.reasons(found, "reasons", request.reasons)
         found.check()
-        query = ("ListWakeups", workspace_id, agent_id, *sorted(states))
+        query = ("ListWakeups", workspace_id, agent_id, issue, *sorted(states), *sorted(reasons))
         page = read_page(request.page_size, request.page_token, query)
-        listed = await self._reader.wakeups(current_actor(), workspace_id, agent_id, states, page)
+        only = OnlyWakeups(agent_id, issue, states, reasons)
+        listed = await self._reader.wakeups(current_actor(), workspace_id, only, page)
         return pb.ListWakeupsResponse(
             wakeups=[show.wakeup(each) for each in listed.rows],
             next_page_token=page_token([listed.rows[-1].wakeup_id], query) if listed.more else "",

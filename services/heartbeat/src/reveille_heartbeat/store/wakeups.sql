@@ -63,7 +63,8 @@ JOIN unnest($1::uuid[], $2::text[], $3::text[]) AS k (workspace_id, caller, idem
 
 -- name: list_wakeups
 -- A page of a workspace's wakeups, newest first. $1 workspace, $2 agent (null: all),
--- $3 states (null: all), $4 id before which it starts (null: newest), $5 limit
+-- $3 states (null: all), $4 id before which it starts (null: newest), $5 limit,
+-- $6 issue (null: all), $7 reasons (null: all)
 SELECT wakeup_id, workspace_id, agent_id, source, wake_reason, title, state, reason, message, issue_id,
     run_id, occurrence_key, joined_wakeup_id, originator_user_id, accountable_user_id,
     responsible_user_id, autopilot_run_id, attempts, cancel_requested_at IS NOT NULL AS cancel_requested,
@@ -74,6 +75,8 @@ WHERE workspace_id = $1
     AND ($2::uuid IS NULL OR agent_id = $2)
     AND ($3::text[] IS NULL OR state = ANY($3))
     AND ($4::uuid IS NULL OR wakeup_id < $4)
+    AND ($6::uuid IS NULL OR issue_id = $6)
+    AND ($7::text[] IS NULL OR reason = ANY($7))
 ORDER BY wakeup_id DESC
 LIMIT $5;
 

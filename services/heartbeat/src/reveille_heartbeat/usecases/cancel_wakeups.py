@@ -12,8 +12,10 @@ from reveille_heartbeat.domain.states import IssueState, WakeupState
 from reveille_heartbeat.store.queries import Q
 from reveille_heartbeat.store.rows import to_agent, to_issue
 from reveille_heartbeat.usecases import channels
-from reveille_heartbeat.usecases.ending import Ended, cancel_wakeup
-from reveille_heartbeat.usecases.moving import move_issue
+from reveille_heartbeat.usecases.authors import HEARTBEAT
+from reveille_heartbeat.usecases.consequences import Consequences
+from reveille_heartbeat.usecases.ending import Ended, cancel_issue_wakeups, cancel_wakeup
+from reveille_heartbeat.usecases.moving import lock_related, move_issue
 from reveille_heartbeat.usecases.promote_deferred import Promotion
 from reveille_heartbeat.usecases.run_spans import RunSpans
 from reveille_runtime.crash import crash_point
@@ -46,12 +48,18 @@ class CancelWakeups:
     """Each key in a transaction of its own: a cancelled row is worth having by itself."""
 
     def __init__(
-        self, db: Database, notifier: Notifier, spans: RunSpans, promotion: Promotion
+        self,
+        db: Database,
+        notifier: Notifier,
+        spans: RunSpans,
+        promotion: Promotion,
+        consequences: Consequences,
     ) -> None:
         self._db = db
         self._notifier = notifier
         self._spans = spans
         self._promotion = promotion
+        self._consequences = consequences
 
     async def __call__(self, cancellations: Sequence[Cancellation]) -> list[Cancelled]:
         """Give one answer per key, in order; repeating is harmless."""
@@ -61,7 +69,7 @@ class CancelWakeups:
         ended = Ended()
 
         async def cancel(tx: Tx) -> Cancelled:
-            ended.runs.clear()
+            ended.clear()
             return await self._in(tx, wanted, ended)
 
         answer = await retrying_transaction(self._db, cancel, repeatable=True)
@@ -77,36 +85,32 @@ class CancelWakeups:
         if made is None or made["wakeup_id"] is None:
             return Cancelled(wanted.occurrence_key, WakeupState.CANCELLED, recorded=True)
         await tx.execute(Q["cancel_occurrence"], *key)
-        who = wanted.user_id or "its rule"
-        wakeups = [made["wakeup_id"]]
-        about = (await tx.fetch(Q["find_wakeups"], wakeups))[0]["issue_id"]
+        message = f"cancelled by {wanted.user_id or 'its rule'}"
         if made["issue_id"] is not None:
-            wakeups += await self._cancel_issue(tx, made["issue_id"])
-        elif about is not None:
-            await LockOrder().take(tx, Level.ISSUE, Q["lock_issues"], [about])
-        states = {
-            wakeup_id: await cancel_wakeup(
-                tx, wakeup_id, Reason.CANCELLED, f"cancelled by {who}", ended
-            )
-            for wakeup_id in sorted(set(wakeups))
-        }
-        if about is not None:
-            # What waited behind it need not wait for the sweep.
-            await self._promotion.promote(tx, {about: None})
-        return Cancelled(
-            wanted.occurrence_key,
-            states[made["wakeup_id"]],
-            made["wakeup_id"],
-            made["issue_id"],
-        )
+            await self._cancel_issue(tx, made["issue_id"], message, ended)
+        state = await self._cancel_wakeup(tx, made["wakeup_id"], message, ended)
+        return Cancelled(wanted.occurrence_key, state, made["wakeup_id"], made["issue_id"])
 
-    async def _cancel_issue(self, tx: Tx, issue_id: UUID) -> list[UUID]:
-        """Cancel the issue, and name the wakeups that end with it."""
-        await LockOrder().take(tx, Level.ISSUE, Q["lock_issues"], [issue_id])
+    async def _cancel_wakeup(
+        self, tx: Tx, wakeup_id: UUID, message: str, ended: Ended
+    ) -> WakeupState:
+        issue_id = (await tx.fetch(Q["find_wakeups"], [wakeup_id]))[0]["issue_id"]
+        if issue_id is not None:
+            await LockOrder().take(tx, Level.ISSUE, Q["lock_issues"], [issue_id])
+        state = await cancel_wakeup(tx, wakeup_id, Reason.CANCELLED, message, ended)
+        if issue_id is not None:
+            # What waited behind it need not wait for the sweep.
+            await self._promotion.promote(tx, {issue_id: None})
+        return state
+
+    async def _cancel_issue(self, tx: Tx, issue_id: UUID, message: str, ended: Ended) -> None:
+        """Cancel the issue, and with it everything that was wanted of it."""
+        await lock_related(tx, LockOrder(), [issue_id])
         issue = to_issue((await tx.fetch(Q["find_issues"], [issue_id]))[0])
-        await move_issue(tx, issue, IssueState.CANCELLED)
-        rows = await tx.fetch(Q["unsettled_wakeups_of_issue"], issue_id)
-        return [row["wakeup_id"] for row in rows]
+        moved = await move_issue(tx, issue, IssueState.CANCELLED)
+        await cancel_issue_wakeups(tx, issue_id, Reason.CANCELLED, message, ended)
+        if moved is not None:
+            await self._consequences.follow(tx, [(issue, moved)], HEARTBEAT, ended)
 
 
 async def tell_of_ends(db: Database, notifier: Notifier, spans: RunSpans, ended: Ended) -> None:

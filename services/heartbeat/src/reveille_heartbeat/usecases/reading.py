@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from uuid import UUID
 
 from reveille_heartbeat.domain.states import RunState, WakeupState
 from reveille_heartbeat.domain.values import Agent, Run, Wakeup
 from reveille_heartbeat.store.queries import Q
 from reveille_heartbeat.store.rows import to_agent, to_run, to_wakeup
+from reveille_heartbeat.usecases.issue_names import IssueRef, id_of
 from reveille_heartbeat.usecases.listing import (
     Listed,
     id_after,
@@ -20,6 +22,16 @@ from reveille_heartbeat.usecases.visible import require_own_run, require_visible
 from reveille_runtime.access import Actor
 from reveille_runtime.db import Database
 from reveille_runtime.paging import Page
+
+
+@dataclass(frozen=True, slots=True)
+class OnlyWakeups:
+    """Which of a workspace's wakeups are listed; what is left out does not matter."""
+
+    agent_id: UUID | None = None
+    issue: IssueRef | None = None
+    states: Sequence[WakeupState] = ()
+    reasons: Sequence[str] = ()
 
 
 class Reader:
@@ -53,20 +65,24 @@ class Reader:
         self,
         actor: Actor,
         workspace_id: UUID,
-        agent_id: UUID | None,
-        states: Sequence[WakeupState],
+        only: OnlyWakeups,
         page: Page,
     ) -> Listed[Wakeup]:
         """List a workspace's wakeups, newest first. Raises NotFound for a stranger."""
         actor.require_member(workspace_id)
         async with self._db.session() as tx:
+            issue_id = None
+            if only.issue is not None:
+                issue_id = await id_of(tx, actor, only.issue, workspace_id)
             rows = await tx.fetch(
                 Q["list_wakeups"],
                 workspace_id,
-                agent_id,
-                [each.value for each in states] or None,
+                only.agent_id,
+                [each.value for each in only.states] or None,
                 id_after(page),
                 page.limit,
+                issue_id,
+                list(only.reasons) or None,
             )
             await require_known(tx, workspace_id, rows)
         return to_page([to_wakeup(row) for row in rows], page)
