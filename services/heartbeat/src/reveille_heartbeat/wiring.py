@@ -125,11 +125,6 @@ class Basics:
     closing: AsyncExitStack
 
     @property
-    def consequences(self) -> Consequences:
-        """What follows from changes of issues."""
-        return Consequences(self.enqueuing, new_id)
-
-    @property
     def presence(self) -> timedelta:
         """How long the local runtimes count as present."""
         return timedelta(seconds=self.settings.runtime_presence)
