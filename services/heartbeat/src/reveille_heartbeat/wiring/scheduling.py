@@ -1,0 +1,31 @@
+"""The jobs of the heartbeat service, and their registration with the scheduler."""
+
+from __future__ import annotations
+
+from reveille.scheduler.v1.job_handler_service_pb2_grpc import (
+    add_JobHandlerServiceServicer_to_server,
+)
+from reveille.scheduler.v1.scheduler_service_pb2_grpc import SchedulerServiceStub
+from reveille_heartbeat.config import Settings
+from reveille_heartbeat.rpc.jobs import JobHandlerServicer
+from reveille_heartbeat.usecases.enqueue_wakeups import EnqueueWakeups
+from reveille_heartbeat.usecases.fire_timers import FireTimers
+from reveille_heartbeat.usecases.jobs import Jobs, timers_job
+from reveille_heartbeat.wiring.basics import Basics
+from reveille_runtime.app import App
+from reveille_runtime.ids import new_id
+from reveille_runtime.lifecycle import Loop
+from reveille_runtime.registration import AGAIN_SECONDS
+
+
+async def schedule(app: App[Settings], basics: Basics) -> None:
+    """Register the jobs that the scheduler hands over, there and here."""
+    peers = await app.channels(
+        {"scheduler": app.settings.scheduler_target},
+        idempotent=["reveille.scheduler.v1.SchedulerService"],
+    )
+    enqueue = EnqueueWakeups(basics.database, basics.telemetry, basics.notifier, basics.enqueuing)
+    jobs = [timers_job(FireTimers(basics.database, enqueue, new_id))]
+    app.server.add(add_JobHandlerServiceServicer_to_server, JobHandlerServicer(jobs))
+    registration = Jobs(SchedulerServiceStub(peers.get("scheduler")), jobs)
+    app.claims(Loop("jobs", registration.step, AGAIN_SECONDS))
