@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import json
 from collections.abc import Mapping
 from datetime import UTC, date, datetime, timedelta
 from typing import Any
@@ -13,11 +12,18 @@ import asyncpg
 import pytest
 from tests.integration.heartbeat.conftest import Service, Stage
 from tests.integration.heartbeat.kit import OWNER, World
+from tests.integration.heartbeat.replica import Replicas
 
 from reveille.heartbeat.v1 import run_pb2, wakeup_pb2
+from reveille.scheduler.v1 import job_handler_service_pb2 as handler_pb
+from reveille.scheduler.v1.job_handler_service_pb2_grpc import JobHandlerServiceStub
+from reveille_heartbeat.crash_points import RETENTION_AFTER_STRETCH
+from reveille_heartbeat.usecases.jobs import RETENTION
 from reveille_heartbeat.usecases.log_days import AHEAD, LogDays
 from reveille_heartbeat.usecases.retention import Keep, Retention
 from reveille_runtime.db import Database
+from reveille_runtime.errors import Unavailable
+from reveille_runtime.rpc_errors import as_domain_errors
 
 DAY = 86_400.0
 KEEP = Keep(
@@ -34,8 +40,7 @@ def database_of(service: Service) -> Database:
 
 
 async def forget(service: Service, **more: Any) -> Mapping[str, Any]:
-    result: Mapping[str, Any] = json.loads(await Retention(database_of(service), KEEP, **more)())
-    return result
+    return await Retention(database_of(service), KEEP, **more)()
 
 
 async def counts(rows: asyncpg.Connection[asyncpg.Record], *tables: str) -> dict[str, int]:
@@ -236,3 +241,37 @@ async def test_only_the_owners_function_forgets_events(
             await rows.execute(statement)
     with pytest.raises(asyncpg.InsufficientPrivilegeError):
         await rows.execute("DROP TABLE run_log_chunks_other")
+
+
+async def test_a_job_of_the_scheduler_that_dies_in_the_middle_goes_on_the_next_time(
+    stage: Stage, replicas: Replicas, rows: asyncpg.Connection[asyncpg.Record]
+) -> None:
+    await rows.execute(
+        "INSERT INTO occurrences (workspace_id, occurrence_key, cancelled_at)"
+        " VALUES (gen_random_uuid(), 'old', clock() - interval '401 days')"
+    )
+    await rows.execute(
+        "INSERT INTO requests (principal, method, request_id, fingerprint, created_at)"
+        " SELECT 'user:x', 'm', n::text, '', clock() - interval '2 days'"
+        " FROM generate_series(1, 3) AS n"
+    )
+    plans = handler_pb.RunPlansRequest(
+        plans=[handler_pb.Plan(execution_id="x1", job_name=RETENTION)]
+    )
+    token = stage.keys.service("scheduler")
+    # After the one stretch that removes the key.
+    doomed = await replicas.start(
+        crash_point=RETENTION_AFTER_STRETCH, crash_after=5, engine_concurrency=0
+    )
+    client = await replicas.client(doomed)
+    dying: Any = JobHandlerServiceStub(client.channel(token))
+    with pytest.raises(Unavailable), as_domain_errors():
+        await dying.RunPlans(plans)
+    assert await doomed.ended() == 137
+    assert await counts(rows, "occurrences", "requests") == {"occurrences": 0, "requests": 3}
+
+    service = await stage.start(engine_concurrency=0)
+    again: Any = JobHandlerServiceStub(service.client.channel(token))
+    (result,) = (await again.RunPlans(plans)).results
+    assert result.outcome == handler_pb.PLAN_OUTCOME_SUCCESS
+    assert await counts(rows, "requests") == {"requests": 0}

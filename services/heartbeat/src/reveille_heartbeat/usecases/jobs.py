@@ -20,6 +20,7 @@ HANDLER = "heartbeat"
 SCOPE_KIND = "global"
 SCOPE_ID = "global"
 TIMERS = "heartbeat_timers"
+RETENTION = "heartbeat_retention"
 _MINUTE = timedelta(minutes=1)
 
 
@@ -77,6 +78,18 @@ def timers_job(fire: Callable[[], Awaitable[Mapping[str, object]]]) -> OwnJob:
         execute=fire,
         missed=10 * _MINUTE,
         limit=2 * _MINUTE,
+    )
+
+
+def retention_job(forget: Callable[[], Awaitable[Mapping[str, object]]]) -> OwnJob:
+    """Make the job that forgets what is old; one that was cut short goes on in an hour."""
+    return OwnJob(
+        name=RETENTION,
+        cadence=timedelta(hours=1),
+        execute=forget,
+        missed=timedelta(days=2),
+        limit=10 * _MINUTE,
+        attempts=3,
     )
 
 

@@ -7,9 +7,8 @@ autopilot keeps the run that it belongs to.
 
 from __future__ import annotations
 
-import json
 import time
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 from uuid import UUID
@@ -55,8 +54,8 @@ class Retention:
         self._stretch = stretch
         self._monotonic = monotonic
 
-    async def __call__(self) -> bytes:
-        """Forget; gives what was removed, as JSON for the scheduler's ledger."""
+    async def __call__(self) -> Mapping[str, object]:
+        """Forget; gives what was removed, for the scheduler's ledger."""
         until = self._monotonic() + PATIENCE_SECONDS
         removed: dict[str, int] = {}
         finished = True
@@ -71,7 +70,7 @@ class Retention:
                 crash_point(RETENTION_AFTER_STRETCH)
                 if not more:
                     break
-        return json.dumps({"removed": removed, "finished": finished}).encode()
+        return {"removed": removed, "finished": finished}
 
     def _steps(self) -> Sequence[tuple[str, Callable[[], Awaitable[tuple[int, bool]]]]]:
         """Name the steps in order: what refers to something goes before it."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
+
 from reveille.scheduler.v1.job_handler_service_pb2_grpc import (
     add_JobHandlerServiceServicer_to_server,
 )
@@ -10,7 +12,8 @@ from reveille_heartbeat.config import Settings
 from reveille_heartbeat.rpc.jobs import JobHandlerServicer
 from reveille_heartbeat.usecases.enqueue_wakeups import EnqueueWakeups
 from reveille_heartbeat.usecases.fire_timers import FireTimers
-from reveille_heartbeat.usecases.jobs import Jobs, timers_job
+from reveille_heartbeat.usecases.jobs import Jobs, retention_job, timers_job
+from reveille_heartbeat.usecases.retention import Keep, Retention
 from reveille_heartbeat.wiring.basics import Basics
 from reveille_runtime.app import App
 from reveille_runtime.ids import new_id
@@ -25,7 +28,17 @@ async def schedule(app: App[Settings], basics: Basics) -> None:
         idempotent=["reveille.scheduler.v1.SchedulerService"],
     )
     enqueue = EnqueueWakeups(basics.database, basics.telemetry, basics.notifier, basics.enqueuing)
-    jobs = [timers_job(FireTimers(basics.database, enqueue, new_id))]
+    settings = app.settings
+    keep = Keep(
+        runs=timedelta(days=settings.retention_days),
+        output=timedelta(days=settings.log_retention_days),
+        occurrences=timedelta(days=settings.occurrence_retention_days),
+        feed=timedelta(days=settings.feed_retention_days),
+    )
+    jobs = [
+        timers_job(FireTimers(basics.database, enqueue, new_id)),
+        retention_job(Retention(basics.database, keep)),
+    ]
     app.server.add(add_JobHandlerServiceServicer_to_server, JobHandlerServicer(jobs))
     registration = Jobs(SchedulerServiceStub(peers.get("scheduler")), jobs)
     app.claims(Loop("jobs", registration.step, AGAIN_SECONDS))
