@@ -26,7 +26,7 @@ from reveille.webhook.v1.delivery_service_pb2_grpc import DeliveryServiceStub
 from reveille.webhook.v1.endpoint_service_pb2_grpc import EndpointServiceStub
 from reveille_runtime.app import App
 from reveille_runtime.client import Channels
-from reveille_runtime.crypto import generate_key
+from reveille_runtime.crypto import Sealer, generate_key
 from reveille_runtime.db import Database
 from reveille_runtime.lease import LeaseKeeper
 from reveille_runtime.lifecycle import Component, Loop
@@ -36,6 +36,7 @@ from reveille_testkit.rpc import Keyring, RpcRig, SpanLog, serving
 from reveille_webhook import wiring
 from reveille_webhook.config import Settings
 from reveille_webhook.http.edge import HttpEdge
+from reveille_webhook.usecases.secrets import Secrets
 from reveille_webhook.workers.dispatcher import Dispatcher
 
 SECRET = b"a signing secret of the tests"
@@ -123,6 +124,9 @@ class Stage:
             "service_key_file": self.keys.private_key("webhook-gateway"),
             "sealing_key_file": self.sealing_key,
             "autopilot_target": self.rig.server.address,
+            "scheduler_target": self.rig.server.address,
+            "rate_per_minute": 0,
+            "hourly_budget": 0,
             "admission_budget": 15.0,
             "ip_ceiling": 0,
             "credential_debt": 0,
@@ -188,25 +192,32 @@ class Gateway:
         secret: bytes | None = SECRET,
         max_body_bytes: int = 0,
         revision: int = 1,
+        options: endpoint_pb.EndpointOptions | None = None,
+        token: str = "",
+        workspace_id: UUID | None = None,
     ) -> Hook:
-        """Make an endpoint as autopilot would."""
+        """Make an endpoint as autopilot would; a secret may be shorter than people's may."""
         hook = Hook(
-            uuid4(), uuid4(), f"awt_{uuid4().hex}{uuid4().hex}", (secret and uuid4()) or None
+            uuid4(),
+            workspace_id or uuid4(),
+            token or f"awt_{uuid4().hex}{uuid4().hex}",
+            (secret and uuid4()) or None,
         )
         stub = self.endpoints()
         await stub.PutEndpoint(
             endpoint_pb.PutEndpointRequest(
                 endpoint=endpoint_of(
-                    hook, provider=provider, max_body_bytes=max_body_bytes, revision=revision
+                    hook,
+                    provider=provider,
+                    max_body_bytes=max_body_bytes,
+                    revision=revision,
+                    options=options,
                 )
             )
         )
         if secret is not None:
-            await stub.AddSecret(
-                endpoint_pb.AddSecretRequest(
-                    endpoint_id=str(hook.id), secret_id=str(hook.secret_id), secret=secret
-                )
-            )
+            secrets = Secrets(self.database, Sealer(self.stage.sealing_key))
+            await secrets.add(hook.id, hook.secret_id or uuid4(), secret, None)
         return hook
 
     async def post(
@@ -301,7 +312,12 @@ class Gateway:
 
 
 def endpoint_of(
-    hook: Hook, *, provider: str = "github", max_body_bytes: int = 0, revision: int = 1
+    hook: Hook,
+    *,
+    provider: str = "github",
+    max_body_bytes: int = 0,
+    revision: int = 1,
+    options: endpoint_pb.EndpointOptions | None = None,
 ) -> endpoint_pb.Endpoint:
     return endpoint_pb.Endpoint(
         endpoint_id=str(hook.id),
@@ -310,6 +326,7 @@ def endpoint_of(
         provider=provider,
         max_body_bytes=max_body_bytes,
         revision=revision,
+        options=options,
     )
 
 

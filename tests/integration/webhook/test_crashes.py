@@ -15,6 +15,7 @@ import sys
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
 
+import grpc
 import pytest
 from tests.integration.webhook.conftest import (
     SECRET,
@@ -28,16 +29,28 @@ from tests.integration.webhook.conftest import (
 )
 from tests.integration.webhook.peer import FakeAutopilot, run_of
 
+from reveille.scheduler.v1 import job_handler_service_pb2 as handler_pb
+from reveille.scheduler.v1.job_handler_service_pb2_grpc import JobHandlerServiceStub
+from reveille.webhook.v1 import delivery_service_pb2 as delivery_pb
+from reveille.webhook.v1 import endpoint_service_pb2 as endpoint_pb
+from reveille.webhook.v1.delivery_service_pb2_grpc import DeliveryServiceStub
+from reveille_runtime.access import Role
+from reveille_runtime.client import Channels
 from reveille_runtime.crash import KILLED, POINT_VARIABLE
+from reveille_runtime.telemetry import Telemetry
 from reveille_webhook.crash_points import (
     AFTER_ADMIT,
     AFTER_DISPATCH,
+    AFTER_HELD,
+    AFTER_PRUNED,
     AFTER_RECORD,
+    AFTER_REPLAY,
     AFTER_STORE,
     BEFORE_ADMIT,
     BEFORE_STORE,
     CRASH_POINTS,
 )
+from reveille_webhook.usecases.retention import JOB
 
 BODY = b'{"action":"opened"}'
 # Where death meets the request, which then gets no answer.
@@ -50,6 +63,7 @@ class GatewayProcess:
 
     process: asyncio.subprocess.Process
     http_port: int
+    address: str
 
     async def post(self, hook: Hook) -> Response | None:
         """Post; None when the process died before it answered."""
@@ -94,18 +108,19 @@ async def running(stage: Stage, point: str = "") -> AsyncIterator[GatewayProcess
         stderr=asyncio.subprocess.PIPE,
     )
     assert process.stderr is not None
-    port = 0
+    port, address = 0, ""
     async with asyncio.timeout(40):
         async for line in process.stderr:
             told = json.loads(line)
             if told["action"] == "http.listening":
                 port = int(told["address"].rpartition(":")[2])
             if told["action"] == "service.ready":
+                address = told["address"]
                 break
     assert port, "the gateway did not start"
     # Nobody reads on: the pipe is large enough for what a test logs.
     try:
-        yield GatewayProcess(process, port)
+        yield GatewayProcess(process, port, address)
     finally:
         if process.returncode is None:
             process.send_signal(signal.SIGTERM)
@@ -113,7 +128,9 @@ async def running(stage: Stage, point: str = "") -> AsyncIterator[GatewayProcess
                 await process.communicate()
 
 
-@pytest.mark.parametrize("point", CRASH_POINTS)
+@pytest.mark.parametrize(
+    "point", [each for each in CRASH_POINTS if each not in {AFTER_REPLAY, AFTER_HELD, AFTER_PRUNED}]
+)
 async def test_after_death_at_a_point_there_is_one_delivery_and_one_run(
     stage: Stage, peer: FakeAutopilot, point: str
 ) -> None:
@@ -144,6 +161,59 @@ async def test_after_death_at_a_point_there_is_one_delivery_and_one_run(
     assert {(each.delivery_id, each.run_id, each.body) for each in peer.bodies} == {
         (str(row["id"]), run_of(str(row["id"])), BODY)
     }
+
+
+@pytest.mark.parametrize("point", [AFTER_REPLAY, AFTER_HELD, AFTER_PRUNED])
+async def test_what_people_and_the_scheduler_ask_for_is_whole_after_a_death(
+    stage: Stage, peer: FakeAutopilot, point: str
+) -> None:
+    async with stage.gateway() as other:
+        hook = await other.hook(options=endpoint_pb.EndpointOptions(hourly_budget=1))
+        first = (await other.post(hook, BODY, delivery="d-1")).json["delivery_id"]
+        await other.work()
+        await other.post(hook, BODY, delivery="d-2")
+        await other.work()
+        admin = stage.keys.user("ada", {hook.workspace_id: Role.ADMIN})
+        scheduler = stage.keys.service("scheduler")
+
+        async def ask(address: str) -> None:
+            async with contextlib.AsyncExitStack() as stack:
+                token = scheduler if point == AFTER_PRUNED else admin
+                channels = Channels(
+                    {"server": address}, telemetry=Telemetry.off(), token=lambda: token
+                )
+                stack.push_async_callback(channels.close)
+                channel = channels.get("server")
+                if point == AFTER_PRUNED:
+                    plan = handler_pb.Plan(execution_id="1", job_name=JOB)
+                    await JobHandlerServiceStub(channel).RunPlans(
+                        handler_pb.RunPlansRequest(plans=[plan])
+                    )
+                elif point == AFTER_HELD:
+                    await DeliveryServiceStub(channel).ReleaseHeldDeliveries(
+                        delivery_pb.ReleaseHeldDeliveriesRequest(endpoint_id=str(hook.id))
+                    )
+                else:
+                    await DeliveryServiceStub(channel).ReplayDelivery(
+                        delivery_pb.ReplayDeliveryRequest(delivery_id=first, request_id="once")
+                    )
+
+        async with running(stage, point) as victim:
+            with pytest.raises(grpc.aio.AioRpcError):
+                await ask(victim.address)
+            status = await victim.ended()
+        await ask(other.app.server.address)
+        states = sorted(row["state"] for row in await other.rows())
+
+    assert status == KILLED
+    assert (
+        states
+        == {
+            AFTER_REPLAY: ["dispatched", "held", "queued"],
+            AFTER_HELD: ["dispatched", "queued"],
+            AFTER_PRUNED: ["dispatched", "held"],
+        }[point]
+    )
 
 
 async def test_a_stopped_gateway_finishes_what_it_has_begun(

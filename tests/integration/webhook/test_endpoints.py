@@ -14,6 +14,7 @@ from reveille.webhook.v1.endpoint_service_pb2_grpc import EndpointServiceStub
 from reveille_runtime.access import Role
 from reveille_runtime.errors import DomainError, InvalidArgument, NotFound, PermissionDenied
 from reveille_runtime.rpc_errors import from_rpc_error
+from reveille_webhook.providers.table import PROVIDERS
 
 BODY = b'{"action":"opened"}'
 
@@ -60,10 +61,14 @@ async def test_the_senders_that_are_known_are_told_to_autopilot_and_to_people(
     member = gateway.stage.keys.user("maria", {uuid4(): Role.MEMBER})
     for stub in (gateway.endpoints(), EndpointServiceStub(gateway.channel(member))):
         answer = await stub.ListProviders(pb.ListProvidersRequest())
-        assert [(each.name, each.signature_header) for each in answer.providers] == [
-            ("generic", "x-hub-signature-256"),
-            ("github", "x-hub-signature-256"),
-        ]
+        found = {each.name: each for each in answer.providers}
+        assert list(found) == sorted(PROVIDERS)
+        assert found["github"].signature_header == "x-hub-signature-256"
+        assert found["slack"].scheme.message == "v0:{timestamp}:{body}"
+        assert found["stripe"].scheme.timestamp_prefix == "t="
+        # What takes more than a template is not told as one.
+        assert not found["adyen"].HasField("scheme")
+        assert found["aws_sns"].demands_secret
     error = await refused(gateway.endpoints("scheduler").ListProviders(pb.ListProvidersRequest()))
     assert isinstance(error, PermissionDenied)
 

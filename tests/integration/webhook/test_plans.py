@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from typing import Any
 from uuid import uuid4
 
@@ -17,6 +17,7 @@ from reveille_testkit.database import TestDatabase
 from reveille_webhook.store import deliveries, endpoints, queue
 
 ROWS = 20_000
+EARLY = datetime(2000, 1, 1, tzinfo=UTC)
 
 
 @pytest_asyncio.fixture
@@ -74,12 +75,24 @@ async def test_hot_statements_read_what_they_need(
     one = [uuid4()]
 
     found = {
-        "claim": await scans(large, queue.Q["claim"], timedelta(seconds=30), 200),
+        "claim": await scans(large, queue.Q["claim"], timedelta(seconds=30), 200, EARLY, 60, 600),
         "expired": await scans(large, queue.Q["expired"], 200),
-        "copies": await scans(large, deliveries.Q["count_copies"], one, ["5"], [1]),
+        "copies": await scans(large, deliveries.Q["count_copies"], one, ["5"], [1], [0]),
+        "content": await scans(large, deliveries.Q["originals_of_content"], [b"x" * 32]),
+        "held": await scans(large, deliveries.Q["release_held"], uuid4(), 1000),
+        "watch": await scans(
+            large, deliveries.Q["came_in"], uuid4(), None, datetime.now(UTC), one, 500
+        ),
         "tokens": await scans(large, endpoints.Q["find_endpoints"], [b"x" * 32]),
         "page": await scans(
-            large, deliveries.Q["list_deliveries"], uuid4(), None, None, None, None, 51
+            large,
+            deliveries.Q["list_deliveries"],
+            *(uuid4(), None, None, None, None, 51, None, None, None, None, None, None),
+        ),
+        "by hash": await scans(
+            large,
+            deliveries.Q["list_deliveries"],
+            *(uuid4(), None, None, None, None, 51, None, None, None, None, None, b"y" * 32),
         ),
     }
 
@@ -87,17 +100,38 @@ async def test_hot_statements_read_what_they_need(
         (name, kind) for name, kinds in found.items() for kind, _ in kinds if kind == "Seq Scan"
     } == set()
     indexes = {name: {index for _, index in kinds if index} for name, kinds in found.items()}
-    assert indexes["claim"] == {"deliveries_due"}
+    assert "deliveries_due" in indexes["claim"]
+    assert indexes["claim"] <= {
+        "deliveries_due",
+        "deliveries_lane",
+        "deliveries_pkey",
+        "endpoints_pkey",
+    }
+    assert indexes["content"] <= {"deliveries_live_content", "deliveries_by_content"}
+    assert "deliveries_held" in indexes["held"]
+    assert indexes["watch"] <= {
+        "deliveries_by_workspace",
+        "deliveries_by_endpoint",
+        "deliveries_pkey",
+    }
     assert indexes["expired"] == {"deliveries_leased"}
-    assert "deliveries_dedupe" in indexes["copies"]
+    assert indexes["copies"] & {"deliveries_live_key", "deliveries_by_key"}
     assert indexes["tokens"] == {"endpoints_token", "endpoints_previous_token"}
     assert indexes["page"] <= {"deliveries_by_workspace", "deliveries_by_endpoint"}
 
 
+async def test_forgetting_reads_what_ended_first(large: Database, database: TestDatabase) -> None:
+    await (await database.admin()).execute("ANALYZE webhook.deliveries")
+
+    found = await scans(large, deliveries.Q["prune"], timedelta(days=90), 500)
+
+    assert "deliveries_finished_at" in {index for _, index in found}
+
+
 async def test_a_claim_takes_what_is_due_and_no_more(large: Database) -> None:
     async with large.session() as tx:
-        first = await queue.claim(tx, timedelta(seconds=30), 15)
-        rest = await queue.claim(tx, timedelta(seconds=30), 200)
+        first = await queue.claim(tx, timedelta(seconds=30), 15, EARLY, 0, 0)
+        rest = await queue.claim(tx, timedelta(seconds=30), 200, first.newest or EARLY, 0, 0)
 
-    assert (len(first), len(rest)) == (15, ROWS // 1000 - 15)
-    assert len({each.token for each in (*first, *rest)}) == ROWS // 1000
+    assert (len(first.claims), len(rest.claims)) == (15, ROWS // 1000 - 15)
+    assert len({each.token for each in (*first.claims, *rest.claims)}) == ROWS // 1000

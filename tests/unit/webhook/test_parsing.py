@@ -9,7 +9,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from reveille_webhook.domain import facts
+from reveille_webhook.domain.exclusion import exclusion
+from reveille_webhook.domain.lane import lane_key
 from reveille_webhook.domain.parsing import FORM, parse
+from reveille_webhook.domain.request import Request, at_path
 from reveille_webhook.providers.table import PROVIDERS
 
 JSON = "application/json"
@@ -39,13 +42,13 @@ def test_members_are_found(body: bytes, content_type: str) -> None:
     parsed = parse(body, content_type)
 
     assert parsed.problem == ""
-    assert parsed.members["action"] == "opened"
+    assert parsed.document["action"] == "opened"
 
 
 @pytest.mark.parametrize(
     ("body", "content_type"),
     [
-        (b"[1, 2]", JSON),
+        (b"[]", JSON),
         (b"[" * 100_000 + b"]" * 100_000, JSON),
         (("[" * 100_000 + "]" * 100_000).encode("utf-16"), JSON),
         (b'{"a":' * 5_000 + b"1" + b"}" * 5_000, JSON),
@@ -61,7 +64,7 @@ def test_members_are_found(body: bytes, content_type: str) -> None:
 def test_what_has_no_members_is_not_broken(body: bytes, content_type: str) -> None:
     parsed = parse(body, content_type)
 
-    assert (parsed.members, parsed.problem) == ({}, "")
+    assert (parsed.document or {}, parsed.problem) == ({}, "")
 
 
 @pytest.mark.parametrize(
@@ -85,7 +88,7 @@ def test_what_has_no_members_is_not_broken(body: bytes, content_type: str) -> No
 def test_what_is_not_what_it_says_is_broken(body: bytes, content_type: str) -> None:
     parsed = parse(body, content_type)
 
-    assert parsed.members == {}
+    assert parsed.document == {}
     assert parsed.problem
 
 
@@ -101,7 +104,7 @@ def test_names_are_fit_for_a_row() -> None:
     members = json.loads(r'{"action":"a\u0000b\ud800c","state":5,"status":"done","conclusion":""}')
     headers = [(b"x-github-event", b" is\xe9sues "), (b"x-github-delivery", b" ")]
 
-    naming = facts.name(GITHUB, headers, members)
+    naming = facts.name(GITHUB, Request(headers, b""), members)
 
     assert naming.event == "is\u00e9sues"
     assert naming.action == "a\ufffdb?c"
@@ -114,19 +117,19 @@ def test_sources_are_tried_in_order() -> None:
     both = [(b"idempotency-key", b"key"), (b"x-github-delivery", b"guid")]
     generic = PROVIDERS["generic"]
 
-    assert facts.name(GITHUB, both, {}).dedupe_key == "guid"
-    assert facts.name(GITHUB, both[:1], {}).dedupe_key == "key"
-    assert facts.name(generic, both, {}).dedupe_key == "key"
-    assert facts.name(generic, both[1:], {}).dedupe_key == "guid"
-    assert facts.name(generic, [(b"x-event-type", b"e")], {"event": "f"}).event == "e"
-    assert facts.name(generic, [], {"event": "f", "type": "t"}).event == "f"
-    assert facts.name(generic, [], {"event": " ", "type": "t"}).event == "t"
-    assert facts.name(generic, [], {"event": 5}).event == "webhook.received"
+    assert facts.name(GITHUB, Request(both, b""), {}).dedupe_key == "guid"
+    assert facts.name(GITHUB, Request(both[:1], b""), {}).dedupe_key == "key"
+    assert facts.name(generic, Request(both, b""), {}).dedupe_key == "key"
+    assert facts.name(generic, Request(both[1:], b""), {}).dedupe_key == "guid"
+    assert facts.name(generic, Request([(b"x-event-type", b"e")], b""), {"event": "f"}).event == "e"
+    assert facts.name(generic, Request([], b""), {"event": "f", "type": "t"}).event == "f"
+    assert facts.name(generic, Request([], b""), {"event": " ", "type": "t"}).event == "t"
+    assert facts.name(generic, Request([], b""), {"event": 5}).event == "webhook.received"
 
 
 def test_a_long_id_becomes_a_short_key() -> None:
     one, two = (
-        facts.name(GITHUB, [(b"x-github-delivery", b"x" * 300 + tail)], {}).dedupe_key
+        facts.name(GITHUB, Request([(b"x-github-delivery", b"x" * 300 + tail)], b""), {}).dedupe_key
         for tail in (b"1", b"2")
     )
 
@@ -152,3 +155,119 @@ def test_of_headers_only_the_allowed_are_kept_and_never_a_credential() -> None:
         "x-github-delivery": "guid",
         "x-hub-signature-256-present": "true",
     }
+
+
+def test_members_of_items_are_reached_by_their_positions() -> None:
+    parsed = parse(b'[{"event":"bounce"},{"event":"open"}]', JSON)
+
+    assert at_path(parsed.document, "0.event") == "bounce"
+    assert at_path(parsed.document, "1.event") == "open"
+    for nowhere in ("2.event", "x.event", "0.event.y", "-1.event", "0.\u0661"):
+        assert at_path(parsed.document, nowhere) is None
+
+
+@pytest.mark.parametrize("content_type", ["text/plain; charset=UTF-8", "", JSON])
+def test_a_sender_of_json_alone_is_read_whatever_it_says(content_type: str) -> None:
+    assert parse(b'{"Type":"Notification"}', content_type, always_json=True).document == {
+        "Type": "Notification"
+    }
+
+
+def test_a_number_is_an_id_and_never_a_name() -> None:
+    telegram = PROVIDERS["telegram"]
+    document = {"update_id": 397587257, "message": {"from": {"id": 5}}}
+
+    naming = facts.name(telegram, Request([], b""), document)
+
+    assert (naming.event, naming.dedupe_key, naming.sender) == ("message", "397587257", "5")
+    assert facts.name(telegram, Request([], b""), {"update_id": True}).dedupe_key is None
+
+
+@pytest.mark.parametrize(
+    ("provider", "signed"),
+    [("github", False), ("shopify", False), ("stripe", True), ("svix", True), ("meta", True)],
+)
+def test_whether_an_id_is_signed_is_known(provider: str, signed: bool) -> None:
+    headers = [
+        (name, b"id-1") for name in (b"x-github-delivery", b"x-shopify-webhook-id", b"svix-id")
+    ]
+
+    naming = facts.name(PROVIDERS[provider], Request(headers, b"{}"), {"id": "evt_1"})
+
+    assert naming.dedupe_key is not None
+    assert naming.key_is_signed is signed
+
+
+@pytest.mark.parametrize(
+    ("provider", "header", "value", "retries"),
+    [
+        ("slack", b"x-slack-retry-num", b"2", 2),
+        ("bitbucket", b"x-attempt-number", b"3", 3),
+        ("jira", b"x-atlassian-webhook-retry", b"1", 1),
+        ("slack", b"x-slack-retry-num", b"-1", 0),
+        ("slack", b"x-slack-retry-num", b"9" * 40, 0),
+        ("slack", b"x-slack-retry-num", "\u0661".encode(), 0),
+    ],
+)
+def test_the_count_of_a_sender_is_read(
+    provider: str, header: bytes, value: bytes, retries: int
+) -> None:
+    assert facts.name(PROVIDERS[provider], Request([(header, value)], b""), {}).retries == retries
+
+
+@pytest.mark.parametrize(
+    ("form", "event", "key"),
+    [
+        ({"MessageSid": "SM1", "SmsStatus": "received"}, "message.inbound", "SM1"),
+        ({"MessageSid": "SM1", "MessageStatus": "sent"}, "message.sent", "SM1:sent"),
+        ({"CallSid": "CA1", "CallStatus": "ringing"}, "call.ringing", "CA1"),
+        ({"CallSid": "CA1", "CallStatus": "completed"}, "call.completed", "CA1:completed"),
+        ({}, "webhook.received", None),
+    ],
+)
+def test_each_status_of_a_message_or_call_is_a_delivery(
+    form: dict[str, str], event: str, key: str | None
+) -> None:
+    naming = facts.name(PROVIDERS["twilio"], Request([], b""), form)
+
+    assert (naming.event, naming.dedupe_key) == (event, key)
+
+
+def test_an_event_is_unique_for_its_source() -> None:
+    rows = PROVIDERS["cloudevents"]
+    headers = [(b"ce-id", b"7"), (b"ce-source", b"/a"), (b"ce-type", b"made")]
+
+    assert facts.name(rows, Request(headers, b""), {}).dedupe_key == "/a 7"
+    assert facts.name(rows, Request([], b""), {"source": "/b", "id": "7"}).dedupe_key == "/b 7"
+
+
+@pytest.mark.parametrize(
+    ("path", "document", "lane"),
+    [
+        ("pr.number", {"pr": {"number": 7}}, "7"),
+        ("pr.number", {"pr": {"number": "x"}}, "x"),
+        ("pr.number", {"pr": {}}, None),
+        ("pr", {"pr": {}}, None),
+        ("pr", {"pr": True}, None),
+        (None, {"pr": 1}, None),
+    ],
+)
+def test_a_lane_is_named_by_one_value(path: str | None, document: object, lane: str | None) -> None:
+    assert lane_key(path, document) == lane
+    assert len(lane_key("a", {"a": "y" * 5000}) or "") < 255
+
+
+@pytest.mark.parametrize(
+    ("sender", "body", "reason"),
+    [
+        ("Our-Bot", b"{}", "sender_excluded"),
+        ("octocat", b'{"text":"done <!-- reveille -->"}', "own_marker"),
+        ("octocat", rb'{"text":"fertig \u2713"}', "own_marker"),
+        ("octocat", b"{}", None),
+        ("", b"{}", None),
+    ],
+)
+def test_our_own_doing_is_left_out(sender: str, body: bytes, reason: str | None) -> None:
+    found = exclusion(sender, body, ["our-bot"], ["<!-- reveille -->", "fertig \u2713"])
+
+    assert (found and found[0]) == reason

@@ -15,6 +15,12 @@ def _proxies(value: tuple[str, ...]) -> tuple[str, ...]:
     return value
 
 
+def _public_url(value: str) -> str:
+    if not value.startswith(("https://", "http://")) or value.endswith("/"):
+        raise ValueError("must be an http or https address without a slash at its end")
+    return value
+
+
 class Settings(ServiceSettings):
     """What the gateway reads from its environment."""
 
@@ -29,6 +35,27 @@ class Settings(ServiceSettings):
     trusted_proxies: Annotated[tuple[str, ...], AfterValidator(_proxies)] = Field(
         default=(),
         description="networks of our own proxies, whose X-Forwarded-For is read; a JSON list",
+    )
+    public_url: Annotated[str, AfterValidator(_public_url)] | None = Field(
+        default=None,
+        description="what senders' addresses begin with, which some of them sign; "
+        "https and the request's Host when not set",
+    )
+    scheduler_target: ListenAddress = "127.0.0.1:50051"
+    rate_per_minute: int = Field(
+        default=60,
+        ge=0,
+        description="deliveries of a hook dispatched in a minute, and at once after a quiet one, "
+        "where the hook says nothing else; 0 for no limit",
+    )
+    hourly_budget: int = Field(
+        default=600,
+        ge=0,
+        description="deliveries of a hook dispatched in an hour before the loop breaker holds the "
+        "others, where the hook says nothing else; 0 for no limit",
+    )
+    retention_days: int = Field(
+        default=90, ge=30, description="days that deliveries are kept after their end"
     )
     ip_ceiling: int = Field(
         default=600, ge=0, description="requests an address may send in a minute; 0 for no limit"

@@ -15,6 +15,9 @@ AFTER_CLAIM: Final = "webhook.claim.after_commit"
 BEFORE_DISPATCH: Final = "webhook.dispatch.before_call"
 AFTER_DISPATCH: Final = "webhook.dispatch.after_call"
 AFTER_SETTLE: Final = "webhook.settle.after_commit"
+AFTER_REPLAY: Final = "webhook.replay.after_commit"
+AFTER_HELD: Final = "webhook.held.after_stretch"
+AFTER_PRUNED: Final = "webhook.retention.after_stretch"
 
 CRASH_POINTS = declare(
     BEFORE_STORE,
@@ -26,4 +29,7 @@ CRASH_POINTS = declare(
     BEFORE_DISPATCH,
     AFTER_DISPATCH,
     AFTER_SETTLE,
+    AFTER_REPLAY,
+    AFTER_HELD,
+    AFTER_PRUNED,
 )

@@ -6,6 +6,10 @@ from datetime import timedelta
 
 from reveille.autopilot.v1.dispatch_service_pb2_grpc import DispatchServiceStub
 from reveille.explain.v1.explain_service_pb2_grpc import add_ExplainServiceServicer_to_server
+from reveille.scheduler.v1.job_handler_service_pb2_grpc import (
+    add_JobHandlerServiceServicer_to_server,
+)
+from reveille.scheduler.v1.scheduler_service_pb2_grpc import SchedulerServiceStub
 from reveille.webhook.v1.delivery_service_pb2_grpc import add_DeliveryServiceServicer_to_server
 from reveille.webhook.v1.endpoint_service_pb2_grpc import add_EndpointServiceServicer_to_server
 from reveille_runtime.app import App
@@ -26,25 +30,34 @@ from reveille_webhook.http.hooks import Hooks
 from reveille_webhook.http.protocol import Limits
 from reveille_webhook.rpc.delivery_servicer import DeliveryServicer
 from reveille_webhook.rpc.endpoint_servicer import EndpointServicer
+from reveille_webhook.rpc.job_servicer import JobServicer
 from reveille_webhook.usecases.admit import Admit
 from reveille_webhook.usecases.autopilot import Autopilot
 from reveille_webhook.usecases.claim import ClaimDeliveries
 from reveille_webhook.usecases.deliver import Deliver, HandOver
 from reveille_webhook.usecases.deliveries import Deliveries
+from reveille_webhook.usecases.diagnose import Diagnose
 from reveille_webhook.usecases.endpoints import Endpoints
 from reveille_webhook.usecases.explain import Explain
 from reveille_webhook.usecases.find_endpoint import FindEndpoint
+from reveille_webhook.usecases.held import Held
 from reveille_webhook.usecases.receive import Receive
+from reveille_webhook.usecases.refuse import Refuse
 from reveille_webhook.usecases.renew import Renew
+from reveille_webhook.usecases.replay import Replay
+from reveille_webhook.usecases.retention import AGAIN_SECONDS, OwnJob, Retention
 from reveille_webhook.usecases.secrets import Secrets, SecretUses
 from reveille_webhook.usecases.settle import Ended, Settle
 from reveille_webhook.usecases.store_delivery import StoreDelivery
 from reveille_webhook.usecases.take_over import TakeOver
 from reveille_webhook.usecases.trace import Tracing
+from reveille_webhook.usecases.watch import Watch
 from reveille_webhook.workers.dispatcher import Dispatcher
 
 # While its request may still be under way, a delivery is not the worker's.
 _GRACE = timedelta(seconds=2)
+# Between two looks of somebody who watches, in seconds.
+_LOOK_AGAIN = 0.5
 
 
 async def build(app: App[Settings]) -> None:
@@ -55,7 +68,7 @@ async def build(app: App[Settings]) -> None:
     database = await app.resource(Database(settings.database, app.telemetry))
     await wait_for_schema(database, "webhook")
     channels = await app.channels(
-        {"autopilot": settings.autopilot_target},
+        {"autopilot": settings.autopilot_target, "scheduler": settings.scheduler_target},
         idempotent=["reveille.autopilot.v1.DispatchService"],
     )
     tracing = Tracing(app.telemetry)
@@ -67,7 +80,7 @@ async def build(app: App[Settings]) -> None:
     keeper = LeaseKeeper(Renew(database, lease), duration=lease, interval=settings.lease_renewal)
     settle: Batcher[Ended, None] = Batcher("settlements", Settle(database))
     dispatcher = Dispatcher(
-        ClaimDeliveries(database, lease),
+        ClaimDeliveries(database, lease, settings.rate_per_minute, settings.hourly_budget, tracing),
         Deliver(admit, HandOver(database, autopilot), settle, keeper, tracing),
         keeper,
         settings.worker_capacity,
@@ -76,16 +89,20 @@ async def build(app: App[Settings]) -> None:
     take_over = TakeOver(database, keeper, ExpiryWitness(settings.lease_renewal))
     claiming = Loop("dispatcher claims", dispatcher.step, settings.worker_interval)
 
+    store = StoreDelivery(database, _GRACE)
+    secrets = Secrets(database, sealer)
+    refuse = Refuse(store, Sampler(settings.rejected_rows), Diagnose(database, sealer))
     trusted = networks(settings.trusted_proxies)
     edge = HttpEdge(
         settings.http_listen,
         Hooks(
             FindEndpoint(database, sealer),
             Receive(
-                StoreDelivery(database, _GRACE),
+                store,
                 admit,
+                refuse,
                 uses,
-                Sampler(settings.rejected_rows),
+                secrets,
                 settings.admission_budget,
                 claiming.wake,
             ),
@@ -93,6 +110,7 @@ async def build(app: App[Settings]) -> None:
             ceiling=SlidingCounters(settings.ip_ceiling),
             debt=SlidingCounters(settings.credential_debt),
             trusted=trusted,
+            public_url=settings.public_url,
         ),
         limits=Limits(
             head_timeout=settings.http_head_timeout,
@@ -107,14 +125,28 @@ async def build(app: App[Settings]) -> None:
 
     app.server.add(
         add_EndpointServiceServicer_to_server,
-        EndpointServicer(Endpoints(database), Secrets(database, sealer)),
+        EndpointServicer(Endpoints(database), secrets),
     )
-    app.server.add(add_DeliveryServiceServicer_to_server, DeliveryServicer(Deliveries(database)))
+    app.server.add(
+        add_DeliveryServiceServicer_to_server,
+        DeliveryServicer(
+            Deliveries(database),
+            Replay(database, tracing),
+            Held(database, claiming.wake),
+            Watch(database, app.server.draining, _LOOK_AGAIN),
+        ),
+    )
+    app.server.add(
+        add_JobHandlerServiceServicer_to_server,
+        JobServicer(Retention(database, timedelta(days=settings.retention_days))),
+    )
     app.server.add(add_ExplainServiceServicer_to_server, ExplainServicer(Explain(database)))
     app.works(Background("lease keeper", keeper.run))
     app.works(dispatcher)
     app.works(Background("http", edge.serve))
     app.claims(claiming)
+    scheduler = SchedulerServiceStub(channels.get("scheduler"))
+    app.claims(Loop("own job", OwnJob(scheduler), AGAIN_SECONDS))
     app.claims(Loop("take over", take_over, settings.lease_renewal))
     app.on_drain(edge.stop)
     edge.listen()

@@ -7,9 +7,11 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from uuid import UUID
 
+from reveille_webhook.domain.provider import Reply
 from reveille_webhook.domain.states import DeliveryState, Judgement, Outcome, SignatureState
 
 LONGEST_MESSAGE = 2000
+_LIVE = frozenset({DeliveryState.QUEUED, DeliveryState.HELD})
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,11 +51,20 @@ class NewDelivery:
     body_sha256: bytes
     response_status: int
     carrier: Mapping[str, str]
+    sender: str = ""
+    # How often the sender says it tried.
+    retries: int = 0
+    # Tells signed content that came before under another id; None where the id is signed too.
+    content_key: bytes | None = None
+    # Whether such a copy is refused.
+    content_once: bool = False
+    lane_key: str | None = None
+    signature_notes: tuple[str, ...] = ()
 
     @property
     def conflict_key(self) -> tuple[UUID, str] | None:
         """What only one live delivery may have; None when nothing can be in its way."""
-        if self.dedupe_key is None or self.state is not DeliveryState.QUEUED:
+        if self.dedupe_key is None or self.state not in _LIVE:
             return None
         return self.endpoint_id, self.dedupe_key
 
@@ -66,6 +77,8 @@ class Known:
     is_copy: bool
     judged: bool
     run_id: UUID | None = None
+    # A copy of signed content under another id, which its hook refuses.
+    refused: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,6 +105,20 @@ class Answer:
     delivery_id: UUID | None = None
     run_id: UUID | None = None
     reason: str = ""
+    # What is sent instead of our own words.
+    reply: Reply | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Search:
+    """What a list is narrowed to, beside hook and states; empty narrows nothing."""
+
+    since: datetime | None = None
+    until: datetime | None = None
+    event: str = ""
+    provider: str = ""
+    dedupe_key: str = ""
+    body_sha256: bytes = b""
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,6 +187,12 @@ class Delivery:
     last_received_at: datetime
     finished_at: datetime | None
     carrier: Mapping[str, str] = field(default_factory=dict)
+    sender: str = ""
+    retries: int = 0
+    content_copy_of: UUID | None = None
+    lane_key: str | None = None
+    replayed_from: UUID | None = None
+    signature_notes: tuple[str, ...] = ()
 
 
 def clipped(text: str) -> str:

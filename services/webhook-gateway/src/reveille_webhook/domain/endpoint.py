@@ -2,15 +2,34 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 from uuid import UUID
+
+from reveille_webhook.domain.generic import Generic
 
 DEFAULT_BODY_BYTES = 256 * 1024
 MOST_BODY_BYTES = 25 * 1024 * 1024
 SHORTEST_SECRET = 16
 LONGEST_SECRET = 1024
+MOST_SENDERS = 50
+MOST_MARKERS = 20
+LONGEST_PATH = 200
+MOST_PER_MINUTE = 600_000
 _HINT = 4
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """What a hook does otherwise than usual; None leaves it to the gateway's settings."""
+
+    generic: Generic | None = None
+    refuses_copies: bool = False
+    rate_per_minute: int | None = None
+    hourly_budget: int | None = None
+    lane_path: str | None = None
+    excluded_senders: tuple[str, ...] = ()
+    own_markers: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,6 +44,7 @@ class Endpoint:
     provider: str
     max_body_bytes: int
     revision: int
+    options: Options = field(default_factory=Options)
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +61,7 @@ class OpenEndpoint:
     """An endpoint that a token led to, with what verification needs.
 
     It demands a signature as soon as it has any secret, even one that has expired: an expiry must
-    not open what it was meant to guard.
+    not open what it was meant to guard. `now` is the database's clock when it was found.
     """
 
     id: UUID
@@ -50,6 +70,9 @@ class OpenEndpoint:
     max_body_bytes: int
     secrets: tuple[LiveSecret, ...]
     demands_signature: bool
+    now: datetime
+    options: Options = field(default_factory=Options)
+    tripped: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,77 +1,125 @@
-"""What a delivery is called: its event, its action and the sender's id for it."""
+"""What a delivery is called: its event, its action, who set it off, and the sender's id for it."""
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any, assert_never
+from uuid import UUID
 
-from reveille_webhook.domain.request import Headers, storable, text_of, values_of
-from reveille_webhook.domain.scheme import Header, Member, Provider, Source
+from reveille_webhook.domain.provider import BodyHash, Computed, Provider, Source
+from reveille_webhook.domain.request import Headers, Request, at_path, storable, text_of, values_of
+from reveille_webhook.domain.scheme import Header, Path, headers_of
 
 NO_EVENT = "webhook.received"
 LONGEST_NAME = 200
 LONGEST_KEY = 255
-_KEPT = frozenset({"user-agent", "idempotency-key"})
+_KEPT = frozenset({"user-agent", "idempotency-key", "content-encoding"})
+# More digits than any counter of a sender's has.
+_LONGEST_COUNT = 6
 
 
 @dataclass(frozen=True, slots=True)
 class Naming:
-    """The names of one delivery; the dedupe key is None when the sender gave no id."""
+    """The names of one delivery; the dedupe key is None when the sender gave no id.
+
+    `key_is_signed` tells whether that id is part of what the signature covers.
+    """
 
     event: str
-    action: str
-    actions: tuple[str, ...]
-    dedupe_key: str | None
+    action: str = ""
+    actions: tuple[str, ...] = ()
+    dedupe_key: str | None = None
+    key_is_signed: bool = True
+    sender: str = ""
+    retries: int = 0
 
 
-def name(provider: Provider, headers: Headers, members: Mapping[str, Any]) -> Naming:
-    """Read the names from where the provider's row says they are."""
-    action = next(_found(provider.action, headers, members), "")
-    others = _found(provider.also_actions, headers, members)
+def name(provider: Provider, request: Request, document: Any, usual: str = "") -> Naming:
+    """Read the names from where the provider's row says they are.
+
+    `usual` is what the hook calls an event that its sender does not name.
+    """
+    headers = request.headers
+    action = next(_found(provider.action, request, document), "")
+    others = _found(provider.also_actions, request, document)
+    source, key = _dedupe(provider, request, document)
     return Naming(
-        event=next(_found(provider.event, headers, members), NO_EVENT),
+        event=next(_found(provider.event, request, document), usual or NO_EVENT),
         action=action,
         actions=tuple(dict.fromkeys(each for each in (action, *others) if each)),
-        dedupe_key=dedupe_key(provider, headers, members),
+        dedupe_key=key,
+        key_is_signed=not isinstance(source, Header) or _signs(provider, source),
+        sender=next(_found(provider.sender, request, document, numbers=True), ""),
+        retries=_retries(provider, headers),
     )
 
 
-def dedupe_key(provider: Provider, headers: Headers, members: Mapping[str, Any]) -> str | None:
-    """Give the sender's id; one that is too long for a key is replaced by its hash."""
-    key = next(_found(provider.dedupe, headers, members, longest=1 << 16), None)
-    if key is None or len(key) <= LONGEST_KEY:
-        return key
-    return f"sha256:{hashlib.sha256(key.encode()).hexdigest()}"
+def content_key(endpoint_id: UUID, signed: bytes) -> bytes:
+    """Give what tells that signed bytes came before, under whatever id."""
+    return hashlib.sha256(endpoint_id.bytes + signed).digest()
 
 
 def kept_headers(provider: Provider, headers: Headers) -> dict[str, str]:
-    """Give the headers that are stored: an allow-list, and of the signature only that it came."""
+    """Give the headers that are stored: an allow-list, and of a credential only that it came."""
     kept = {
         wanted: text
         for wanted in sorted(_KEPT | provider.keep)
         if (text := text_of(headers, wanted))
     }
-    if values_of(headers, provider.signature.header):
-        kept[f"{provider.signature.header}-present"] = "true"
+    for wanted in sorted(headers_of(provider.schemes)):
+        if values_of(headers, wanted):
+            kept[f"{wanted}-present"] = "true"
     return kept
+
+
+def _dedupe(
+    provider: Provider, request: Request, document: Any
+) -> tuple[Source | None, str | None]:
+    """Find the sender's id; one that is too long for a key is replaced by its hash."""
+    for source in provider.dedupe:
+        for key in _found((source,), request, document, longest=1 << 16, numbers=True):
+            if len(key) <= LONGEST_KEY:
+                return source, key
+            return source, f"sha256:{hashlib.sha256(key.encode()).hexdigest()}"
+    return None, None
+
+
+def _signs(provider: Provider, source: Header) -> bool:
+    return any(scheme.id == source for scheme in provider.schemes)
+
+
+def _retries(provider: Provider, headers: Headers) -> int:
+    if provider.retry is None:
+        return 0
+    text = text_of(headers, provider.retry.name)
+    return int(text) if text.isascii() and text.isdigit() and len(text) <= _LONGEST_COUNT else 0
 
 
 def _found(
     sources: Iterable[Source],
-    headers: Headers,
-    members: Mapping[str, Any],
+    request: Request,
+    document: Any,
+    *,
     longest: int = LONGEST_NAME,
+    numbers: bool = False,
 ) -> Iterator[str]:
+    """Give what is there, in order; a number is an id, and never a name."""
     for source in sources:
         match source:
             case Header():
-                text = text_of(headers, source.name, longest)
-            case Member():
-                value = members.get(source.name)
-                text = storable(value, longest).strip() if isinstance(value, str) else ""
+                value: object = text_of(request.headers, source.name, longest)
+            case Path():
+                value = at_path(document, source.path)
+            case Computed():
+                value = source.function(request.headers, document)
+            case BodyHash():
+                value = f"body:{hashlib.sha256(request.body).hexdigest()}" if request.body else ""
             case _:
                 assert_never(source)
+        if numbers and isinstance(value, int) and not isinstance(value, bool):
+            value = str(value)
+        text = storable(value, longest).strip() if isinstance(value, str) else ""
         if text:
             yield text

@@ -19,22 +19,22 @@ FORM = "application/x-www-form-urlencoded"
 
 @dataclass(frozen=True, slots=True)
 class Parsed:
-    """The members at the top of a body, as far as it has any; `problem` says why it is broken."""
+    """What a body holds, as far as it can be read; `problem` says why it is broken."""
 
-    members: dict[str, Any]
+    document: Any
     problem: str = ""
 
 
-def parse(body: bytes, content_type: str) -> Parsed:
+def parse(body: bytes, content_type: str, *, always_json: bool = False) -> Parsed:
     """Read a body: JSON and forms by their members, all else is opaque."""
     kind = content_type.partition(";")[0].strip().lower()
-    if kind == "application/json" or kind.endswith("+json"):
+    if always_json or kind == "application/json" or kind.endswith("+json"):
         return _json(body)
     if kind == FORM:
         return _form(body)
     if not kind:
         # Nobody said what it is: what looks like JSON is read as such, and nothing is broken.
-        return Parsed(_json(body).members)
+        return Parsed(_json(body).document)
     return Parsed({})
 
 
@@ -50,10 +50,8 @@ def _json(body: bytes) -> Parsed:
         return Parsed({}, "" if is_json(text) else "the body is not JSON: deep inside")
     except ValueError as error:
         return Parsed({}, f"the body is not JSON: {type(error).__name__}")
-    if isinstance(document, dict):
+    if isinstance(document, (dict, list)):
         return Parsed(document)
-    if isinstance(document, list):
-        return Parsed({})
     return Parsed({}, "the body is JSON, but neither an object nor an array")
 
 

@@ -10,10 +10,15 @@ Headers = Sequence[tuple[bytes, bytes]]
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """What is judged and kept of a request; header names are in lower case."""
+    """What is judged and kept of a request; header names are in lower case.
+
+    The URL is the one the sender used: it holds the token, and is never kept.
+    """
 
     headers: Headers
     body: bytes
+    method: str = "POST"
+    url: str = ""
 
     @property
     def content_type(self) -> str:
@@ -37,3 +42,15 @@ def storable(text: str, longest: int) -> str:
     """Make a text fit for a row: no NUL, no lone surrogates, not too long."""
     whole = text[:longest].replace("\x00", "\ufffd")
     return whole.encode("utf-8", "replace").decode("utf-8")
+
+
+def at_path(document: object, path: str) -> object:
+    """Follow a path of names and positions into a document; None where it leads nowhere."""
+    for step in path.split("."):
+        if isinstance(document, dict):
+            document = document.get(step)
+        elif isinstance(document, list) and step.isascii() and step.isdigit():
+            document = document[int(step)] if int(step) < len(document) else None
+        else:
+            return None
+    return document

@@ -4,65 +4,216 @@ from __future__ import annotations
 
 import hashlib
 import hmac
-import re
+import json
 from collections.abc import Sequence
 from typing import assert_never
 
-from reveille_webhook.domain.request import Headers, values_of
-from reveille_webhook.domain.scheme import Algorithm, Encoding, SignatureScheme, SignedMessage
+from cryptography.exceptions import InvalidSignature, UnsupportedAlgorithm
+from cryptography.hazmat.primitives.asymmetric.ec import ECDSA, EllipticCurvePublicKey
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
+from cryptography.hazmat.primitives.hashes import SHA256
+from cryptography.hazmat.primitives.serialization import load_der_public_key
+
+from reveille_webhook.domain.keys import key_of, seconds_of, signature_of
+from reveille_webhook.domain.provider import Provider
+from reveille_webhook.domain.request import Request, at_path, values_of
+from reveille_webhook.domain.scheme import (
+    Algorithm,
+    Header,
+    Item,
+    Kind,
+    Path,
+    Scheme,
+    Stamp,
+    parts_of,
+)
 from reveille_webhook.domain.states import SignatureState
+from reveille_webhook.domain.verdict import INVALID, MISSING, Verdict
 
-# bytes.fromhex would also take spaces.
-_HEX = re.compile(rb"(?:[0-9a-fA-F]{2})+")
+_DIGESTS = {
+    Algorithm.HMAC_SHA1: hashlib.sha1,
+    Algorithm.HMAC_SHA256: hashlib.sha256,
+    Algorithm.HMAC_SHA512: hashlib.sha512,
+}
+# More signatures than any sender rolls keys for; each costs time.
+_MOST_SIGNATURES = 32
 
 
-def verify(
-    scheme: SignatureScheme, secrets: Sequence[bytes], headers: Headers, body: bytes
-) -> tuple[SignatureState, int | None]:
-    """Compare the request's signature with each secret's; also tell which secret matched.
+def verify(provider: Provider, secrets: Sequence[bytes], request: Request, now: float) -> Verdict:
+    """Compare the request's signatures with each secret's; also tell which secret matched.
 
     An endpoint whose secrets have all expired passes none: it still demands a signature.
     """
-    sent = values_of(headers, scheme.header)
-    if not any(sent):
-        return SignatureState.MISSING, None
-    # A header that comes twice leaves open which one was meant.
-    given = _decoded(scheme, sent[0]) if len(sent) == 1 else None
-    message = _message(scheme, body)
+    if provider.special is not None:
+        return provider.special(tuple(secrets), request, now)
+    for scheme in provider.schemes:
+        if _counts(scheme, request):
+            return verify_scheme(scheme, secrets, request, now)
+    return MISSING
+
+
+def verify_scheme(
+    scheme: Scheme, secrets: Sequence[bytes], request: Request, now: float
+) -> Verdict:
+    """Verify by one scheme."""
+    values = [each for source in scheme.sources for each in _values(source, request)]
+    if not any(values):
+        return MISSING
+    items = _items(scheme, request)
+    if items is None:
+        return INVALID
+    found = _fields(scheme, request, items, now)
+    given = _given(scheme, items)
+    if found is None or not given:
+        return INVALID
     matched = None
     # Every secret is tried, so that the time says nothing about which one it was.
     for index, secret in enumerate(secrets):
-        expected = _sign(scheme.algorithm, secret, message)
-        if hmac.compare_digest(expected, given or b"") and secret:
-            matched = index
+        for kind, signature in given:
+            if _matches(kind, secret, signature, scheme, found):
+                matched = index
     if matched is None:
-        return SignatureState.INVALID, None
-    return SignatureState.VALID, matched
+        return INVALID
+    return Verdict(SignatureState.VALID, matched, _message(scheme, found, b""))
 
 
-def _decoded(scheme: SignatureScheme, value: bytes) -> bytes | None:
-    prefix = scheme.prefix.encode("ascii")
-    if not value.startswith(prefix):
+def expected(scheme: Scheme, kind: Kind, secret: bytes, found: dict[str, bytes]) -> bytes | None:
+    """Make the signature that a secret gives, where the secret can make one."""
+    key = key_of(secret, kind.key)
+    if key is None:
         return None
-    encoded = value[len(prefix) :]
-    match scheme.encoding:
-        case Encoding.HEX:
-            return bytes.fromhex(encoded.decode("ascii")) if _HEX.fullmatch(encoded) else None
+    match kind.algorithm:
+        case Algorithm.HMAC_SHA1 | Algorithm.HMAC_SHA256 | Algorithm.HMAC_SHA512:
+            return hmac.digest(key, _message(scheme, found, key), _DIGESTS[kind.algorithm])
+        case Algorithm.SHA256:
+            return hashlib.sha256(_message(scheme, found, key)).digest()
+        case Algorithm.EQUALS:
+            return key
+        case Algorithm.ED25519 | Algorithm.ECDSA_P256:
+            return None
         case _:
-            assert_never(scheme.encoding)
+            assert_never(kind.algorithm)
 
 
-def _message(scheme: SignatureScheme, body: bytes) -> bytes:
-    match scheme.message:
-        case SignedMessage.BODY:
-            return body
+def _counts(scheme: Scheme, request: Request) -> bool:
+    if scheme.when is not None:
+        name, value = scheme.when
+        if values_of(request.headers, name) != [value.encode()]:
+            return False
+    return any(any(_values(source, request)) for source in scheme.sources)
+
+
+def _values(source: Header | Path, request: Request) -> list[bytes]:
+    if isinstance(source, Header):
+        return values_of(request.headers, source.name)
+    found = at_path(document_of(request.body), source.path)
+    return [found.encode("utf-8", "replace")] if isinstance(found, str) else []
+
+
+def document_of(body: bytes) -> object:
+    """Read a body that carries its own signature; None when it cannot be read."""
+    try:
+        return json.loads(body)
+    except (ValueError, RecursionError):
+        return None
+
+
+def _items(scheme: Scheme, request: Request) -> list[bytes] | None:
+    """List what stands in the signature's places; None when it is ambiguous, or too much."""
+    items: list[bytes] = []
+    for source in scheme.sources:
+        values = _values(source, request)
+        # A header that comes twice leaves open which one was meant.
+        if len(values) > 1:
+            return None
+        for value in values:
+            items += value.split(scheme.separator.encode()) if scheme.separator else [value]
+    return items if len(items) <= _MOST_SIGNATURES else None
+
+
+def _given(scheme: Scheme, items: Sequence[bytes]) -> list[tuple[Kind, bytes]]:
+    given = []
+    for item in items:
+        for kind in scheme.kinds:
+            prefix = kind.prefix.encode()
+            if item.startswith(prefix):
+                signature = signature_of(item[len(prefix) :], scheme.encoding)
+                if signature is not None:
+                    given.append((kind, signature))
+    return given
+
+
+def _fields(
+    scheme: Scheme, request: Request, items: Sequence[bytes], now: float
+) -> dict[str, bytes] | None:
+    """Find what is signed; None when something is not there, or the time is off."""
+    found = {
+        "body": request.body,
+        "method": request.method.encode(),
+        "url": request.url.encode("utf-8", "replace"),
+    }
+    if scheme.id is not None:
+        ids = _values(scheme.id, request)
+        if len(ids) != 1 or not ids[0]:
+            return None
+        found["id"] = ids[0]
+    if scheme.stamp is not None:
+        written = stamp_of(scheme.stamp, request, items)
+        moment = None if written is None else seconds_of(written, scheme.stamp.unit)
+        if written is None or moment is None:
+            return None
+        if not -scheme.stamp.past <= moment - now <= scheme.stamp.future:
+            return None
+        found["timestamp"] = written
+    return found
+
+
+def stamp_of(stamp: Stamp, request: Request, items: Sequence[bytes]) -> bytes | None:
+    """Find the time that is signed; None when there is none, or more than one."""
+    source = stamp.source
+    match source:
+        case Item():
+            prefix = source.prefix.encode()
+            values = [each[len(prefix) :] for each in items if each.startswith(prefix)]
+        case Header():
+            values = values_of(request.headers, source.name)
+        case Path():
+            at = at_path(document_of(request.body), source.path)
+            is_number = isinstance(at, int) and not isinstance(at, bool)
+            values = (
+                [str(at).encode("utf-8", "replace")] if is_number or isinstance(at, str) else []
+            )
         case _:
-            assert_never(scheme.message)
+            assert_never(source)
+    return values[0] if len(values) == 1 else None
 
 
-def _sign(algorithm: Algorithm, secret: bytes, message: bytes) -> bytes:
-    match algorithm:
-        case Algorithm.HMAC_SHA256:
-            return hmac.digest(secret, message, hashlib.sha256)
-        case _:
-            assert_never(algorithm)
+def _message(scheme: Scheme, found: dict[str, bytes], secret: bytes) -> bytes:
+    if scheme.message == "{body}":
+        return found["body"]
+    return b"".join(
+        text + (secret if field == "secret" else found[field] if field else b"")
+        for text, field in parts_of(scheme.message)
+    )
+
+
+def _matches(
+    kind: Kind, secret: bytes, signature: bytes, scheme: Scheme, found: dict[str, bytes]
+) -> bool:
+    if kind.algorithm not in {Algorithm.ED25519, Algorithm.ECDSA_P256}:
+        wanted = expected(scheme, kind, secret, found)
+        return wanted is not None and hmac.compare_digest(wanted, signature)
+    key = key_of(secret, kind.key)
+    if key is None:
+        return False
+    try:
+        if kind.algorithm is Algorithm.ED25519:
+            Ed25519PublicKey.from_public_bytes(key).verify(signature, _message(scheme, found, b""))
+            return True
+        public = load_der_public_key(key)
+        if not isinstance(public, EllipticCurvePublicKey):
+            return False
+        public.verify(signature, _message(scheme, found, b""), ECDSA(SHA256()))
+    except (InvalidSignature, UnsupportedAlgorithm, ValueError, TypeError):
+        return False
+    return True

@@ -14,19 +14,34 @@ class DeliveryState(StrEnum):
     IGNORED = "ignored"
     REJECTED = "rejected"
     FAILED = "failed"
+    HELD = "held"
 
 
 DELIVERY_TRANSITIONS: Mapping[DeliveryState, frozenset[DeliveryState]] = {
     DeliveryState.QUEUED: frozenset(
-        {DeliveryState.DISPATCHED, DeliveryState.IGNORED, DeliveryState.FAILED}
+        {
+            DeliveryState.DISPATCHED,
+            DeliveryState.IGNORED,
+            DeliveryState.FAILED,
+            DeliveryState.HELD,
+        }
     ),
+    # Released, or purged.
+    DeliveryState.HELD: frozenset({DeliveryState.QUEUED, DeliveryState.IGNORED}),
     # Sent again by its sender, one that has a run is taken up again.
     DeliveryState.FAILED: frozenset({DeliveryState.QUEUED}),
     DeliveryState.DISPATCHED: frozenset(),
     DeliveryState.IGNORED: frozenset(),
     DeliveryState.REJECTED: frozenset(),
 }
-DELIVERY_INITIAL = frozenset({DeliveryState.QUEUED, DeliveryState.REJECTED, DeliveryState.IGNORED})
+DELIVERY_INITIAL = frozenset(
+    {
+        DeliveryState.QUEUED,
+        DeliveryState.HELD,
+        DeliveryState.REJECTED,
+        DeliveryState.IGNORED,
+    }
+)
 DELIVERY_TERMINAL = frozenset(
     state for state, following in DELIVERY_TRANSITIONS.items() if not following
 )
@@ -59,3 +74,6 @@ class Outcome(StrEnum):
     DUPLICATE = "duplicate"
     IGNORED = "ignored"
     REJECTED = "rejected"
+    HELD = "held"
+    # The sender's question was answered; nothing runs.
+    HANDSHAKE = "handshake"

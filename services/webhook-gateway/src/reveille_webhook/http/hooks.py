@@ -1,4 +1,4 @@
-"""The application behind the server: `POST /hooks/{token}`, in one visible order.
+"""The application behind the server: `/hooks/{token}`, in one visible order.
 
 Address ceiling and debt, token, size while streaming, and then the use case: verification on the
 raw bytes, parsing, storing, admission, answer.
@@ -6,8 +6,10 @@ raw bytes, parsing, storing, admission, answer.
 
 from __future__ import annotations
 
+import asyncio
 import time
 from collections.abc import Awaitable, Callable
+from dataclasses import replace
 from typing import Any
 
 from opentelemetry import trace
@@ -16,19 +18,23 @@ from reveille_runtime import logs, semconv
 from reveille_runtime.sqlstate import is_transient
 from reveille_webhook.domain.client_address import Networks, client_key
 from reveille_webhook.domain.endpoint import OpenEndpoint
+from reveille_webhook.domain.inflate import CODINGS
 from reveille_webhook.domain.ratelimit import SlidingCounters
 from reveille_webhook.domain.request import Request, text_of
-from reveille_webhook.domain.states import Outcome
 from reveille_webhook.http import reply
 from reveille_webhook.http.reply import Reply, Sender
+from reveille_webhook.usecases.answers import UnknownHookError, UnparsableError
 from reveille_webhook.usecases.find_endpoint import FindEndpoint
-from reveille_webhook.usecases.receive import Receive, UnknownHookError, UnparsableError
+from reveille_webhook.usecases.receive import Receive
 from reveille_webhook.usecases.trace import Tracing
 
 Receiver = Callable[[], Awaitable[Any]]
 ROUTE = "/hooks/{token}"
 _PREFIX = b"/hooks/"
 _LONGEST_TOKEN = 256
+# Some senders ask before they send.
+_METHODS = frozenset({"POST", "GET", "HEAD", "OPTIONS"})
+_CODINGS = CODINGS | {"", "identity"}
 _log = logs.get_logger(__name__)
 
 
@@ -67,6 +73,7 @@ class Hooks:
         ceiling: SlidingCounters,
         debt: SlidingCounters,
         trusted: Networks,
+        public_url: str | None,
     ) -> None:
         self._find = find
         self._receive = receive
@@ -74,6 +81,7 @@ class Hooks:
         self._ceiling = ceiling
         self._debt = debt
         self._trusted = trusted
+        self._public_url = public_url
 
     async def __call__(self, scope: Any, receive: Receiver, send: Sender) -> None:
         """Answer one request; a sender that hung up gets none."""
@@ -120,7 +128,7 @@ class Hooks:
         if wait:
             return reply.too_many(wait)
         token = _token(scope["raw_path"])
-        if token is not None and scope["method"] != "POST":
+        if token is not None and scope["method"] not in _METHODS:
             return reply.ONLY_POST
         try:
             endpoint = None if token is None else await self._find(token)
@@ -130,41 +138,62 @@ class Hooks:
             self._debt.add(address, now)
             return reply.NOT_FOUND
         self._tracing.found(trace.get_current_span(), endpoint)
-        if text_of(scope["headers"], "content-encoding").lower() not in {"", "identity"}:
+        if text_of(scope["headers"], "content-encoding").lower() not in _CODINGS:
             return reply.ENCODED
-        body = await _read(receive, scope["headers"], endpoint.max_body_bytes)
-        if body is None:
-            return reply.too_large(endpoint.max_body_bytes)
-        return await self._take(endpoint, Request(scope["headers"], body), carrier, address, now)
+        request = Request(scope["headers"], b"", str(scope["method"]), self._url(scope))
+        try:
+            return await self._take(endpoint, request, receive, carrier, address, now)
+        except (SenderGone, asyncio.CancelledError):
+            raise
+        except UnparsableError as error:
+            return reply.refusal(400, "unparsable", str(error))
+        except UnknownHookError:
+            await self._find.disown(endpoint.id)
+            return reply.NOT_FOUND
+        except Exception as error:  # noqa: BLE001 - whatever it was, the row may not be there
+            return _not_now(error)
 
     async def _take(
         self,
         endpoint: OpenEndpoint,
         request: Request,
+        receive: Receiver,
         carrier: dict[str, str],
         address: str,
         now: float,
     ) -> Reply:
-        try:
-            answer = await self._receive(endpoint, request, carrier)
-        except UnparsableError as error:
-            return reply.refusal(400, "unparsable", str(error))
-        except UnknownHookError:
-            return reply.NOT_FOUND
-        except Exception as error:  # noqa: BLE001 - whatever it was, the row may not be there
-            return _not_now(error)
+        started = asyncio.get_running_loop().time()
+        if request.method != "POST":
+            asked = await self._receive.ask(endpoint, request)
+            return reply.ONLY_POST if asked is None else reply.answered(asked)
+        body = await _read(receive, request.headers, endpoint.max_body_bytes)
+        if body is None:
+            await self._receive.too_large(endpoint, request, carrier)
+            return reply.too_large(endpoint.max_body_bytes)
+        whole = replace(request, body=body)
+        answer = await self._receive(endpoint, whole, carrier, started)
         self._tracing.stored(trace.get_current_span(), answer)
-        if answer.outcome is Outcome.REJECTED:
+        if answer.status == 401:
             self._debt.add(address, now)
+        if answer.status == 413:
+            return reply.too_large(endpoint.max_body_bytes)
         return reply.answered(answer)
+
+    def _url(self, scope: Any) -> str:
+        """Give the address as the sender used it, which some senders sign."""
+        base = self._public_url or f"https://{text_of(scope['headers'], 'host')}"
+        path = str(scope["raw_path"], "latin-1")
+        query = str(scope["query_string"], "latin-1")
+        return base + path + (f"?{query}" if query else "")
 
 
 def _token(raw_path: bytes) -> str | None:
-    """Read the token out of a path; None for a path that is no hook's."""
+    """Read the token out of a path; None for a path that is no hook's.
+
+    Whatever stands there is looked up: a token that cannot be one costs what any other costs.
+    """
     rest = raw_path.removeprefix(_PREFIX)
-    if len(rest) == len(raw_path) or not rest or b"/" in rest or len(rest) > _LONGEST_TOKEN:
-        return None
-    return rest.decode("latin-1")
+    return None if len(rest) == len(raw_path) else rest[:_LONGEST_TOKEN].decode("latin-1")
 
 
 async def _read(receive: Receiver, headers: Any, cap: int) -> bytes | None:

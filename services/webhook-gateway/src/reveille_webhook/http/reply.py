@@ -20,6 +20,7 @@ class Reply:
     body: bytes
     outcome: str
     headers: tuple[tuple[bytes, bytes], ...] = ()
+    content_type: bytes = b"application/json"
 
 
 def refusal(
@@ -47,7 +48,15 @@ def too_large(cap: int) -> Reply:
 
 
 def answered(answer: Answer) -> Reply:
-    """Make the answer about a delivery."""
+    """Make the answer about a delivery, or the one that its sender insists on."""
+    if answer.reply is not None:
+        return Reply(
+            answer.reply.status,
+            answer.reply.body,
+            answer.outcome.value,
+            answer.reply.headers,
+            answer.reply.content_type.encode("ascii"),
+        )
     body: dict[str, str] = {"status": answer.outcome.value}
     if answer.delivery_id is not None:
         body["delivery_id"] = str(answer.delivery_id)
@@ -62,11 +71,11 @@ def answered(answer: Answer) -> Reply:
 
 def headers_of(answer: Reply) -> list[tuple[bytes, bytes]]:
     """Give all headers of an answer."""
-    return [
-        (b"content-type", b"application/json"),
-        (b"content-length", str(len(answer.body)).encode()),
-        *answer.headers,
-    ]
+    headers = [(b"content-type", answer.content_type), *answer.headers]
+    if answer.status != 204:
+        # Which has no body, and may not say how long it is.
+        headers.insert(1, (b"content-length", str(len(answer.body)).encode()))
+    return headers
 
 
 async def send(sender: Sender, answer: Reply, *, ends: bool) -> None:
@@ -87,8 +96,8 @@ ONLY_POST = refusal(405, "method_not_allowed", "hooks take POST", {"allow": "POS
 ENCODED = refusal(
     415,
     "content_encoding_not_supported",
-    "send the body as it is, without Content-Encoding",
-    {"accept-encoding": "identity"},
+    "send the body as it is, or as gzip, deflate or br",
+    {"accept-encoding": "gzip, deflate, br, identity"},
 )
 NOT_NOW = refusal(
     503, "unavailable", "the delivery could not be stored; send it again", {"retry-after": "1"}

@@ -5,31 +5,28 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from reveille.webhook.v1 import delivery_service_pb2, endpoint_service_pb2
-from reveille_runtime.carrier import SpanSeed
-from reveille_runtime.reasons import reason_value
 from reveille_runtime.validation import Violations, to_timestamp
-from reveille_webhook.domain.delivery import Delivery
 from reveille_webhook.domain.endpoint import (
     DEFAULT_BODY_BYTES,
+    LONGEST_PATH,
     MOST_BODY_BYTES,
+    MOST_MARKERS,
+    MOST_PER_MINUTE,
+    MOST_SENDERS,
     Endpoint,
+    Options,
     Secret,
 )
-from reveille_webhook.domain.scheme import Provider
-from reveille_webhook.domain.states import DeliveryState, SignatureState
+from reveille_webhook.domain.exclusion import LONGEST_TEXT
+from reveille_webhook.domain.generic import Generic, violations
+from reveille_webhook.domain.provider import Provider
+from reveille_webhook.domain.scheme import Header, Item, Scheme
+from reveille_webhook.domain.states import DeliveryState
 
 HASH_BYTES = 32
 STATES: Mapping[int, DeliveryState] = {
     delivery_service_pb2.DeliveryState.Value(f"DELIVERY_STATE_{state.name}"): state
     for state in DeliveryState
-}
-_STATE_VALUES = {
-    state: delivery_service_pb2.DeliveryState.Value(f"DELIVERY_STATE_{state.name}")
-    for state in DeliveryState
-}
-_SIGNATURE_VALUES = {
-    state: delivery_service_pb2.SignatureState.Value(f"SIGNATURE_STATE_{state.name}")
-    for state in SignatureState
 }
 
 
@@ -71,6 +68,7 @@ def read_endpoint(found: Violations, message: endpoint_service_pb2.Endpoint) -> 
         revision=found.integer(
             "endpoint.revision", message.revision, minimum=1, maximum=(1 << 63) - 1
         ),
+        options=_read_options(found, message),
     )
 
 
@@ -86,37 +84,78 @@ def write_secret(secret: Secret) -> endpoint_service_pb2.Secret:
 
 
 def write_provider(provider: Provider) -> endpoint_service_pb2.Provider:
-    """Show a sender of the provider table."""
-    return endpoint_service_pb2.Provider(
-        name=provider.name, signature_header=provider.signature.header
+    """Show a sender of the provider table, and how it signs where a template can say it."""
+    scheme = provider.schemes[0]
+    message = endpoint_service_pb2.Provider(
+        name=provider.name,
+        signature_header=next(
+            (each.name for each in scheme.sources if isinstance(each, Header)), ""
+        ),
+        demands_secret=provider.demands_secret,
+    )
+    if provider.special is None and isinstance(scheme.sources[0], Header):
+        message.scheme.CopyFrom(_write_scheme(scheme))
+    return message
+
+
+def _write_scheme(scheme: Scheme) -> endpoint_service_pb2.SignatureScheme:
+    kind = scheme.kinds[0]
+    stamp = scheme.stamp.source if scheme.stamp else None
+    return endpoint_service_pb2.SignatureScheme(
+        algorithm=kind.algorithm.value,
+        encoding=scheme.encoding.value,
+        prefix=kind.prefix,
+        key=kind.key.value,
+        message=scheme.message,
+        timestamp_header=stamp.name if isinstance(stamp, Header) else "",
+        timestamp_prefix=stamp.prefix if isinstance(stamp, Item) else "",
+        timestamp_unit=scheme.stamp.unit.value if scheme.stamp else "",
+        id_header=scheme.id.name if isinstance(scheme.id, Header) else "",
+        separator=scheme.separator,
     )
 
 
-def write_delivery(delivery: Delivery) -> delivery_service_pb2.Delivery:
-    """Show a delivery."""
-    seed = SpanSeed.from_carrier(delivery.carrier)
-    return delivery_service_pb2.Delivery(
-        delivery_id=str(delivery.id),
-        endpoint_id=str(delivery.endpoint_id),
-        workspace_id=str(delivery.workspace_id),
-        provider=delivery.provider,
-        event=delivery.event,
-        action=delivery.action,
-        dedupe_id=delivery.dedupe_key or "",
-        signature_state=_SIGNATURE_VALUES[delivery.signature_state],
-        state=_STATE_VALUES[delivery.state],
-        reason=reason_value(delivery.reason),
-        message=delivery.message,
-        attempt_count=delivery.attempt_count,
-        dispatch_attempts=delivery.dispatch_attempts,
-        content_type=delivery.content_type,
-        headers=dict(delivery.headers),
-        body_bytes=delivery.body_bytes,
-        body_sha256=delivery.body_sha256,
-        response_status=delivery.response_status,
-        run_id="" if delivery.run_id is None else str(delivery.run_id),
-        trace_id="" if seed is None else f"{seed.trace_id:032x}",
-        receive_time=to_timestamp(delivery.received_at),
-        last_receive_time=to_timestamp(delivery.last_received_at),
-        finish_time=to_timestamp(delivery.finished_at),
+def _read_options(found: Violations, message: endpoint_service_pb2.Endpoint) -> Options:
+    options = message.options
+    generic = None
+    if options.HasField("generic"):
+        given = options.generic
+        generic = Generic(
+            given.header,
+            given.algorithm or "sha256",
+            given.encoding or "hex",
+            given.prefix,
+            given.separator,
+            given.event,
+        )
+        for name, problem in violations(message.provider, generic):
+            path = "endpoint.options.generic" + (f".{name}" if name else "")
+            found.add(path, problem, "INVALID_FIELD")
+    for name, values, most in (
+        ("excluded_senders", options.excluded_senders, MOST_SENDERS),
+        ("own_markers", options.own_markers, MOST_MARKERS),
+    ):
+        if len(values) > most:
+            found.add(f"endpoint.options.{name}", f"at most {most}", "INVALID_FIELD")
+        for index, value in enumerate(values[:most]):
+            found.text(f"endpoint.options.{name}[{index}]", value, minimum=1, maximum=LONGEST_TEXT)
+    policies = endpoint_service_pb2.ContentPolicy.values()
+    if options.content_policy not in policies:
+        found.add("endpoint.options.content_policy", "is not known", "INVALID_ENUM")
+    return Options(
+        generic=generic,
+        refuses_copies=options.content_policy == endpoint_service_pb2.CONTENT_POLICY_REFUSE,
+        rate_per_minute=_limit(found, "rate_per_minute", options.rate_per_minute),
+        hourly_budget=_limit(found, "hourly_budget", options.hourly_budget),
+        lane_path=(
+            found.text("endpoint.options.lane_path", options.lane_path, maximum=LONGEST_PATH)
+            or None
+        ),
+        excluded_senders=tuple(options.excluded_senders),
+        own_markers=tuple(options.own_markers),
     )
+
+
+def _limit(found: Violations, name: str, value: int) -> int | None:
+    path = f"endpoint.options.{name}"
+    return found.integer(path, value, minimum=0, maximum=MOST_PER_MINUTE) or None

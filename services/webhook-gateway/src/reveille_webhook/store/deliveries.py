@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from uuid import UUID
 
@@ -18,6 +18,7 @@ from reveille_webhook.domain.delivery import (
     Facts,
     Known,
     NewDelivery,
+    Search,
     clipped,
     state_after,
 )
@@ -59,6 +60,12 @@ async def insert(tx: Tx, rows: Sequence[NewDelivery], grace: timedelta) -> dict[
         [each.response_status for each in rows],
         [dict(each.carrier) for each in rows],
         grace,
+        [each.sender for each in rows],
+        [each.retries for each in rows],
+        [each.content_key for each in rows],
+        [each.content_once for each in rows],
+        [each.lane_key for each in rows],
+        [" ".join(each.signature_notes) for each in rows],
     )
     return {row["id"]: row["received_at"] for row in found}
 
@@ -68,25 +75,41 @@ async def find_own(tx: Tx, ids: Sequence[UUID]) -> dict[UUID, datetime]:
     return {row["id"]: row["received_at"] for row in await tx.fetch(Q["find_own"], list(ids))}
 
 
+@dataclass(frozen=True, slots=True)
+class Copies:
+    """How often a live delivery came again, and the sender's own count of that."""
+
+    number: int
+    retries: int
+
+
 async def count_copies(
-    tx: Tx, copies: Mapping[tuple[UUID, str], int]
+    tx: Tx, copies: Mapping[tuple[UUID, str], Copies]
 ) -> dict[tuple[UUID, str], Known]:
     """Note copies of live deliveries; a key without a live one is not in the answer."""
     rows = await tx.fetch(
         Q["count_copies"],
         [endpoint_id for endpoint_id, _ in copies],
         [key for _, key in copies],
-        list(copies.values()),
+        [each.number for each in copies.values()],
+        [each.retries for each in copies.values()],
     )
-    return {
-        (row["endpoint_id"], row["dedupe_key"]): Known(
-            facts=facts_of(row),
-            is_copy=True,
-            judged=row["admission"] is not None or row["state"] != DeliveryState.QUEUED,
-            run_id=row["run_id"],
-        )
-        for row in rows
-    }
+    return {(row["endpoint_id"], row["dedupe_key"]): _original(row) for row in rows}
+
+
+async def originals_of_content(tx: Tx, keys: Sequence[bytes]) -> dict[bytes, Known]:
+    """Find the live deliveries of content that may come once."""
+    rows = await tx.fetch(Q["originals_of_content"], list(keys))
+    return {row["content_key"]: replace(_original(row), refused=True) for row in rows}
+
+
+def _original(row: asyncpg.Record) -> Known:
+    return Known(
+        facts=facts_of(row),
+        is_copy=True,
+        judged=row["admission"] is not None or row["state"] != DeliveryState.QUEUED,
+        run_id=row["run_id"],
+    )
 
 
 async def record(tx: Tx, judged: Sequence[Judged]) -> int:
@@ -116,6 +139,7 @@ async def page(
     states: Sequence[DeliveryState],
     before: tuple[datetime, UUID] | None,
     limit: int,
+    search: Search,
 ) -> list[Delivery]:
     """List deliveries, newest first."""
     received_at, delivery_id = before or (None, None)
@@ -127,8 +151,48 @@ async def page(
         received_at,
         delivery_id,
         limit,
+        search.since,
+        search.until,
+        search.event or None,
+        search.provider or None,
+        search.dedupe_key or None,
+        search.body_sha256 or None,
     )
     return [delivery_of(row) for row in rows]
+
+
+async def replay(tx: Tx, original: UUID, new: UUID, carrier: Mapping[str, str]) -> None:
+    """Make a new delivery of the bytes of another."""
+    await tx.execute(Q["replay"], original, new, dict(carrier))
+
+
+async def release_held(tx: Tx, endpoint_id: UUID, limit: int) -> int:
+    """Let held deliveries go; gives how many."""
+    return await tx.execute(Q["release_held"], endpoint_id, limit)
+
+
+async def purge_held(tx: Tx, endpoint_id: UUID, limit: int) -> int:
+    """End held deliveries; gives how many."""
+    return await tx.execute(Q["purge_held"], endpoint_id, limit)
+
+
+async def came_in(
+    tx: Tx,
+    workspace_id: UUID,
+    endpoint_id: UUID | None,
+    since: datetime,
+    others: Sequence[UUID],
+    limit: int,
+) -> list[Delivery]:
+    """Read what came in since a moment, and some others as they now stand."""
+    rows = await tx.fetch(Q["came_in"], workspace_id, endpoint_id, since, list(others), limit)
+    return [delivery_of(row) for row in rows]
+
+
+async def prune(tx: Tx, kept_for: timedelta, limit: int) -> int:
+    """Forget deliveries that ended long ago; gives how many."""
+    found: int = await tx.fetchval(Q["prune"], kept_for, limit)
+    return found
 
 
 async def explain(tx: Tx, wanted: UUID) -> list[tuple[Delivery, datetime]]:
@@ -187,4 +251,10 @@ def delivery_of(row: asyncpg.Record) -> Delivery:
         last_received_at=row["last_received_at"],
         finished_at=row["finished_at"],
         carrier=row["trace_carrier"],
+        sender=row["sender"],
+        retries=row["sender_retries"],
+        content_copy_of=row["content_copy_of"],
+        lane_key=row["lane_key"],
+        replayed_from=row["replayed_from"],
+        signature_notes=tuple(row["signature_notes"]),
     )

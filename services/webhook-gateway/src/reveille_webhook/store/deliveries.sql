@@ -1,26 +1,40 @@
 -- name: insert_deliveries
--- Stores what came in. A copy of a live delivery, or a row of an earlier try, gives no row.
+-- Stores what came in. A copy of a live delivery, or a row of an earlier try, gives no row. Signed
+-- content that came before under another id is noted.
 -- $1 ids, $2 endpoint ids, $3 workspace ids, $4 providers, $5 events, $6 actions, $7 all actions
 -- as JSON texts (a list of lists would be one array of two dimensions),
 -- $8 dedupe keys, $9 signature states, $10 states, $11 reasons, $12 messages, $13 content types,
 -- $14 headers, $15 bodies, $16 hashes, $17 response statuses, $18 carriers, $19 how long the
--- request may take until the worker steps in
+-- request may take until the worker steps in, $20 senders, $21 their retries, $22 content keys,
+-- $23 whether each content may come once, $24 lanes, $25 notes on signatures, joined by spaces
 INSERT INTO deliveries (id, endpoint_id, workspace_id, provider, event, action, actions, dedupe_key,
                         signature_state, state, reason, message, content_type, headers, body,
                         body_bytes, body_sha256, response_status, trace_carrier, available_at,
-                        received_at, last_received_at, queued_at, finished_at)
+                        received_at, last_received_at, queued_at, finished_at, sender,
+                        sender_retries, content_key, content_once, content_copy_of, lane_key,
+                        signature_notes)
 SELECT new.id, new.endpoint_id, new.workspace_id, new.provider, new.event, new.action,
        new.actions::jsonb,
        new.dedupe_key, new.signature_state, new.state, new.reason, new.message, new.content_type,
        new.headers, new.body, length(new.body), new.body_sha256, new.response_status, new.carrier,
        t.moment + $19::interval, t.moment, t.moment, t.moment,
-       CASE new.state WHEN 'queued' THEN NULL ELSE t.moment END
+       CASE WHEN new.state IN ('queued', 'held') THEN NULL ELSE t.moment END,
+       new.sender, new.retries, new.content_key, new.content_once,
+       CASE WHEN new.content_key IS NOT NULL THEN (
+           SELECT earlier.id FROM deliveries AS earlier
+           WHERE earlier.content_key = new.content_key
+             AND (earlier.state IN ('queued', 'held', 'dispatched')
+                  OR (earlier.state = 'failed' AND earlier.run_id IS NOT NULL))
+           ORDER BY earlier.received_at, earlier.id
+           LIMIT 1) END,
+       new.lane_key, coalesce(string_to_array(nullif(new.notes, ''), ' '), '{}')
 FROM unnest($1::uuid[], $2::uuid[], $3::uuid[], $4::text[], $5::text[], $6::text[], $7::text[],
             $8::text[], $9::text[], $10::text[], $11::text[], $12::text[], $13::text[],
-            $14::jsonb[], $15::bytea[], $16::bytea[], $17::integer[], $18::jsonb[])
+            $14::jsonb[], $15::bytea[], $16::bytea[], $17::integer[], $18::jsonb[], $20::text[],
+            $21::integer[], $22::bytea[], $23::boolean[], $24::text[], $25::text[])
      AS new (id, endpoint_id, workspace_id, provider, event, action, actions, dedupe_key,
              signature_state, state, reason, message, content_type, headers, body, body_sha256,
-             response_status, carrier),
+             response_status, carrier, sender, retries, content_key, content_once, lane_key, notes),
      (SELECT clock() AS moment) AS t
 ON CONFLICT DO NOTHING
 RETURNING id, received_at;
@@ -32,17 +46,20 @@ SELECT id, received_at FROM deliveries WHERE id = ANY ($1::uuid[]);
 -- name: count_copies
 -- Notes that live deliveries came again. A failed one is taken up anew, and judged anew: autopilot
 -- answers with the run it has, or makes another if it gave that one up.
--- $1 endpoint ids, $2 dedupe keys, $3 numbers of copies
+-- A held one stays held. $1 endpoint ids, $2 dedupe keys, $3 numbers of copies, $4 the sender's retries
 WITH live AS (
-    SELECT d.id, copy.copies
-    FROM unnest($1::uuid[], $2::text[], $3::integer[]) AS copy (endpoint_id, dedupe_key, copies)
+    SELECT d.id, copy.copies, copy.retries
+    FROM unnest($1::uuid[], $2::text[], $3::integer[], $4::integer[])
+         AS copy (endpoint_id, dedupe_key, copies, retries)
     JOIN deliveries AS d ON d.endpoint_id = copy.endpoint_id AND d.dedupe_key = copy.dedupe_key
-    WHERE d.state IN ('queued', 'dispatched') OR (d.state = 'failed' AND d.run_id IS NOT NULL)
+    WHERE d.state IN ('queued', 'held', 'dispatched')
+       OR (d.state = 'failed' AND d.run_id IS NOT NULL)
     ORDER BY d.id
     FOR UPDATE OF d
 )
 UPDATE deliveries AS d
 SET attempt_count = d.attempt_count + live.copies,
+    sender_retries = greatest(d.sender_retries, live.retries),
     last_received_at = clock(),
     state = CASE d.state WHEN 'failed' THEN 'queued' ELSE d.state END,
     reason = CASE d.state WHEN 'failed' THEN '' ELSE d.reason END,
@@ -57,6 +74,14 @@ FROM live
 WHERE d.id = live.id
 RETURNING d.id, d.endpoint_id, d.workspace_id, d.dedupe_key, d.event, d.actions, d.body_bytes,
           d.body_sha256, d.received_at, d.trace_carrier, d.admission, d.state, d.run_id;
+
+-- name: originals_of_content
+-- The live deliveries of signed content that may come once. $1 content keys
+SELECT content_key, id, endpoint_id, workspace_id, event, actions, body_bytes, body_sha256,
+       received_at, trace_carrier, admission, state, run_id
+FROM deliveries
+WHERE content_key = ANY ($1::bytea[]) AND content_once
+  AND (state IN ('queued', 'held', 'dispatched') OR (state = 'failed' AND run_id IS NOT NULL));
 
 -- name: record_admissions
 -- How deliveries were judged. One that is judged already, or that the worker holds, is left alone:
@@ -77,25 +102,96 @@ WHERE d.id = new.id AND d.state = 'queued' AND d.admission IS NULL AND d.lease_t
 SELECT id, endpoint_id, workspace_id, provider, event, action, dedupe_key, signature_state, state,
        reason, message, admission, run_id, content_type, headers, body_bytes, body_sha256,
        response_status, attempt_count, dispatch_attempts, available_at, lease_expires_at,
-       received_at, last_received_at, finished_at, trace_carrier
+       received_at, last_received_at, finished_at, trace_carrier, sender, sender_retries,
+       content_copy_of, lane_key, replayed_from, signature_notes
 FROM deliveries
 WHERE id = $1;
 
 -- name: list_deliveries
 -- A page of a workspace's deliveries, newest first.
 -- $1 workspace id, $2 endpoint id (or null), $3 states (or null), $4 before received_at (or null),
--- $5 before id, $6 limit
+-- $5 before id, $6 limit, $7 since (or null), $8 until (or null), $9 event (or null),
+-- $10 provider (or null), $11 dedupe key (or null), $12 hash of the body (or null)
 SELECT id, endpoint_id, workspace_id, provider, event, action, dedupe_key, signature_state, state,
        reason, message, admission, run_id, content_type, headers, body_bytes, body_sha256,
        response_status, attempt_count, dispatch_attempts, available_at, lease_expires_at,
-       received_at, last_received_at, finished_at, trace_carrier
+       received_at, last_received_at, finished_at, trace_carrier, sender, sender_retries,
+       content_copy_of, lane_key, replayed_from, signature_notes
 FROM deliveries
 WHERE workspace_id = $1
   AND ($2::uuid IS NULL OR endpoint_id = $2)
   AND ($3::text[] IS NULL OR state = ANY ($3))
   AND ($4::timestamptz IS NULL OR (received_at, id) < ($4, $5::uuid))
+  AND ($7::timestamptz IS NULL OR received_at >= $7)
+  AND ($8::timestamptz IS NULL OR received_at < $8)
+  AND ($9::text IS NULL OR event = $9)
+  AND ($10::text IS NULL OR provider = $10)
+  AND ($11::text IS NULL OR dedupe_key = $11)
+  AND ($12::bytea IS NULL OR body_sha256 = $12)
 ORDER BY received_at DESC, id DESC
 LIMIT $6;
+
+-- name: replay
+-- A new delivery of the bytes of another one, due now; its dedupe key stays with the original.
+-- $1 id of the original, $2 id of the new one, $3 carrier
+INSERT INTO deliveries (id, endpoint_id, workspace_id, provider, event, action, actions,
+                        signature_state, state, content_type, headers, body, body_bytes,
+                        body_sha256, response_status, trace_carrier, available_at, received_at,
+                        last_received_at, queued_at, sender, lane_key, replayed_from)
+SELECT $2, d.endpoint_id, d.workspace_id, d.provider, d.event, d.action, d.actions,
+       d.signature_state, 'queued', d.content_type, d.headers, d.body, d.body_bytes,
+       d.body_sha256, 202, $3, t.moment, t.moment, t.moment, t.moment, d.sender, d.lane_key, d.id
+FROM deliveries AS d, (SELECT clock() AS moment) AS t
+WHERE d.id = $1;
+
+-- name: release_held
+-- Lets the held deliveries of a hook go, oldest first; each gets a moment within the rate again.
+-- $1 endpoint id, $2 limit
+UPDATE deliveries
+SET state = 'queued', reason = '', message = '', slotted = false, available_at = clock(),
+    queued_at = clock()
+WHERE id = ANY (ARRAY(
+    SELECT id FROM deliveries WHERE endpoint_id = $1 AND state = 'held'
+    ORDER BY received_at, id LIMIT $2 FOR UPDATE SKIP LOCKED));
+
+-- name: purge_held
+-- Ends the held deliveries of a hook. $1 endpoint id, $2 limit
+UPDATE deliveries
+SET state = 'ignored', reason = 'purged', message = 'purged while it was held',
+    finished_at = clock()
+WHERE id = ANY (ARRAY(
+    SELECT id FROM deliveries WHERE endpoint_id = $1 AND state = 'held'
+    ORDER BY received_at, id LIMIT $2 FOR UPDATE SKIP LOCKED));
+
+-- name: came_in
+-- What came in since a moment, oldest first, and some others as they now stand.
+-- $1 workspace id, $2 endpoint id (or null), $3 since, $4 ids of others, $5 limit
+SELECT id, endpoint_id, workspace_id, provider, event, action, dedupe_key, signature_state, state,
+       reason, message, admission, run_id, content_type, headers, body_bytes, body_sha256,
+       response_status, attempt_count, dispatch_attempts, available_at, lease_expires_at,
+       received_at, last_received_at, finished_at, trace_carrier, sender, sender_retries,
+       content_copy_of, lane_key, replayed_from, signature_notes
+FROM deliveries
+WHERE id = ANY (ARRAY(
+    (SELECT id FROM deliveries
+     WHERE workspace_id = $1 AND ($2::uuid IS NULL OR endpoint_id = $2) AND received_at >= $3
+     ORDER BY received_at, id LIMIT $5)
+    UNION
+    SELECT unnest($4::uuid[])))
+ORDER BY received_at, id;
+
+-- name: prune
+-- Forgets deliveries that ended long ago, oldest first, and gives how many were looked at.
+-- $1 kept for, $2 limit
+WITH gone AS (
+    DELETE FROM deliveries
+    WHERE id = ANY (ARRAY(
+        SELECT id FROM deliveries
+        WHERE finished_at IS NOT NULL AND finished_at < (SELECT clock() - $1::interval)
+          AND last_received_at < (SELECT clock() - $1::interval)
+        ORDER BY finished_at, id LIMIT $2 FOR UPDATE SKIP LOCKED))
+    RETURNING id)
+SELECT count(*) FROM gone;
 
 -- name: explain_deliveries
 -- A delivery by its own id or by its run's, or the newest of an endpoint, with the clock.
@@ -103,7 +199,8 @@ LIMIT $6;
 SELECT id, endpoint_id, workspace_id, provider, event, action, dedupe_key, signature_state, state,
        reason, message, admission, run_id, content_type, headers, body_bytes, body_sha256,
        response_status, attempt_count, dispatch_attempts, available_at, lease_expires_at,
-       received_at, last_received_at, finished_at, trace_carrier, (SELECT clock()) AS now
+       received_at, last_received_at, finished_at, trace_carrier, sender, sender_retries,
+       content_copy_of, lane_key, replayed_from, signature_notes, (SELECT clock()) AS now
 FROM deliveries
 WHERE id = ANY (ARRAY(
     (SELECT id FROM deliveries WHERE id = $1)

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass
-from datetime import datetime
+from dataclasses import asdict, dataclass
+from datetime import datetime, timedelta
 from uuid import UUID
+
+import asyncpg
 
 from reveille_runtime.db import Tx
 from reveille_runtime.queries import load_queries
-from reveille_webhook.domain.endpoint import Endpoint, Secret
+from reveille_webhook.domain.endpoint import Endpoint, Options, Secret
+from reveille_webhook.domain.generic import Generic
 
 Q = load_queries(__package__, "endpoints.sql")
 
@@ -22,6 +25,18 @@ class FoundEndpoint:
     workspace_id: UUID
     provider: str
     max_body_bytes: int
+    options: Options
+    tripped: bool
+    now: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class OtherSealed:
+    """A secret that does not count at a hook, as it rests."""
+
+    id: UUID
+    endpoint_id: UUID
+    sealed: bytes
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,16 +64,57 @@ class ExplainedEndpoint:
     live_secrets: int
     deleted_at: datetime | None
     updated_at: datetime
+    tripped_at: datetime | None
+    held: int
+    # How far its rate has it reserved moments ahead.
+    paced: timedelta | None
 
 
 async def find(tx: Tx, hashes: Collection[bytes]) -> dict[bytes, FoundEndpoint]:
     """Find live endpoints by the hashes of their tokens."""
     return {
         row["sha256"]: FoundEndpoint(
-            row["id"], row["workspace_id"], row["provider"], row["max_body_bytes"]
+            id=row["id"],
+            workspace_id=row["workspace_id"],
+            provider=row["provider"],
+            max_body_bytes=row["max_body_bytes"],
+            options=_options(row),
+            tripped=row["tripped_at"] is not None,
+            now=row["moment"],
         )
         for row in await tx.fetch(Q["find_endpoints"], list(hashes))
     }
+
+
+async def disown(tx: Tx, ids: Collection[UUID], length: timedelta) -> None:
+    """Take endpoints for unknown, for a while."""
+    await tx.execute(Q["disown"], list(ids), length)
+
+
+async def own(tx: Tx, endpoint_id: UUID) -> bool:
+    """Hold a live endpoint against everybody else; False when there is none."""
+    return await tx.fetchval(Q["own_endpoint"], endpoint_id) is not None
+
+
+async def workspace_of(tx: Tx, endpoint_id: UUID) -> UUID | None:
+    """Tell whose an endpoint is."""
+    found: UUID | None = await tx.fetchval(Q["workspace_of"], endpoint_id)
+    return found
+
+
+async def close_breaker(tx: Tx, endpoint_id: UUID) -> None:
+    """Let a hook fire again."""
+    await tx.execute(Q["close_breaker"], endpoint_id)
+
+
+async def other_secrets(
+    tx: Tx, endpoint_id: UUID, workspace_id: UUID, limit: int
+) -> list[OtherSealed]:
+    """Read secrets that do not count at a hook, its own expired ones first."""
+    return [
+        OtherSealed(row["id"], row["endpoint_id"], row["sealed"])
+        for row in await tx.fetch(Q["other_secrets"], endpoint_id, workspace_id, limit)
+    ]
 
 
 async def secrets_of(tx: Tx, endpoint_ids: Collection[UUID]) -> list[SealedSecret]:
@@ -76,6 +132,7 @@ async def touch_secrets(tx: Tx, ids: Collection[UUID]) -> None:
 
 async def put(tx: Tx, endpoint: Endpoint) -> None:
     """Store a wish, unless it is not newer."""
+    options = endpoint.options
     await tx.execute(
         Q["put_endpoint"],
         endpoint.id,
@@ -86,6 +143,25 @@ async def put(tx: Tx, endpoint: Endpoint) -> None:
         endpoint.provider,
         endpoint.max_body_bytes,
         endpoint.revision,
+        None if options.generic is None else asdict(options.generic),
+        options.refuses_copies,
+        options.rate_per_minute,
+        options.hourly_budget,
+        options.lane_path,
+        list(options.excluded_senders),
+        list(options.own_markers),
+    )
+
+
+def _options(row: asyncpg.Record) -> Options:
+    return Options(
+        generic=None if row["generic"] is None else Generic(**row["generic"]),
+        refuses_copies=row["refuses_copies"],
+        rate_per_minute=row["rate_per_minute"],
+        hourly_budget=row["hourly_budget"],
+        lane_path=row["lane_path"],
+        excluded_senders=tuple(row["excluded_senders"]),
+        own_markers=tuple(row["own_markers"]),
     )
 
 
@@ -141,4 +217,7 @@ async def explain(tx: Tx, endpoint_id: UUID) -> ExplainedEndpoint | None:
         live_secrets=row["live_secrets"],
         deleted_at=row["deleted_at"],
         updated_at=row["updated_at"],
+        tripped_at=row["tripped_at"],
+        held=row["held"],
+        paced=row["paced"],
     )

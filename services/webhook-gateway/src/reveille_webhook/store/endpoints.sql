@@ -1,15 +1,28 @@
 -- name: find_endpoints
 -- The live endpoints that tokens lead to; a token before the last one counts while its grace lasts.
 -- $1 hashes of tokens
-SELECT asked.sha256, e.id, e.workspace_id, e.provider, e.max_body_bytes
-FROM unnest($1::bytea[]) AS asked (sha256)
+SELECT asked.sha256, e.id, e.workspace_id, e.provider, e.max_body_bytes, e.generic,
+       e.refuses_copies, e.rate_per_minute, e.hourly_budget, e.lane_path, e.excluded_senders,
+       e.own_markers, e.tripped_at, t.moment
+FROM (SELECT clock() AS moment) AS t,
+     unnest($1::bytea[]) AS asked (sha256)
 JOIN endpoints AS e ON e.token_sha256 = asked.sha256
-WHERE e.deleted_at IS NULL
+WHERE e.deleted_at IS NULL AND (e.disowned_until IS NULL OR e.disowned_until <= t.moment)
 UNION ALL
-SELECT asked.sha256, e.id, e.workspace_id, e.provider, e.max_body_bytes
-FROM unnest($1::bytea[]) AS asked (sha256)
+SELECT asked.sha256, e.id, e.workspace_id, e.provider, e.max_body_bytes, e.generic,
+       e.refuses_copies, e.rate_per_minute, e.hourly_budget, e.lane_path, e.excluded_senders,
+       e.own_markers, e.tripped_at, t.moment
+FROM (SELECT clock() AS moment) AS t,
+     unnest($1::bytea[]) AS asked (sha256)
 JOIN endpoints AS e ON e.previous_token_sha256 = asked.sha256
-WHERE e.deleted_at IS NULL AND e.previous_token_expires_at > (SELECT clock());
+WHERE e.deleted_at IS NULL AND e.previous_token_expires_at > t.moment
+  AND (e.disowned_until IS NULL OR e.disowned_until <= t.moment);
+
+-- name: disown
+-- Endpoints that autopilot does not know: for a while they are as if they were not there.
+-- $1 ids, $2 how long
+UPDATE endpoints SET disowned_until = clock() + $2::interval
+WHERE id = ANY ($1::uuid[]);
 
 -- name: secrets_of_endpoints
 -- All signing secrets of some endpoints; an expired one still tells that a signature is demanded.
@@ -33,15 +46,23 @@ WHERE id = ANY (ARRAY(
 -- name: put_endpoint
 -- Stores a wish; one that is not newer than what is stored changes nothing, a tombstone included.
 -- $1 id, $2 workspace, $3 hash of the token, $4 hash of the token before, $5 end of its grace,
--- $6 provider, $7 largest body, $8 revision
+-- $6 provider, $7 largest body, $8 revision, $9 how the sender signs (or null), $10 whether copies
+-- of signed content are refused, $11 rate (or null), $12 budget (or null), $13 path of the lane's
+-- value (or null), $14 senders left out, $15 own markers
 INSERT INTO endpoints (id, workspace_id, token_sha256, previous_token_sha256,
-                       previous_token_expires_at, provider, max_body_bytes, revision)
-VALUES ($1, $2, $3, $4, $5, $6, $7, $8)
+                       previous_token_expires_at, provider, max_body_bytes, revision, generic,
+                       refuses_copies, rate_per_minute, hourly_budget, lane_path, excluded_senders,
+                       own_markers)
+VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15)
 ON CONFLICT (id) DO UPDATE
 SET workspace_id = excluded.workspace_id, token_sha256 = excluded.token_sha256,
     previous_token_sha256 = excluded.previous_token_sha256,
     previous_token_expires_at = excluded.previous_token_expires_at,
     provider = excluded.provider, max_body_bytes = excluded.max_body_bytes,
+    generic = excluded.generic, refuses_copies = excluded.refuses_copies,
+    rate_per_minute = excluded.rate_per_minute, hourly_budget = excluded.hourly_budget,
+    lane_path = excluded.lane_path, excluded_senders = excluded.excluded_senders,
+    own_markers = excluded.own_markers, disowned_until = NULL,
     revision = excluded.revision, deleted_at = NULL, updated_at = clock()
 WHERE endpoints.revision < excluded.revision;
 
@@ -64,6 +85,31 @@ DELETE FROM endpoint_secrets WHERE endpoint_id = $1;
 -- A live endpoint, held so that it is not deleted while its secrets change. $1 id
 SELECT id FROM endpoints WHERE id = $1 AND deleted_at IS NULL FOR SHARE;
 
+-- name: own_endpoint
+-- A live endpoint, held against everybody else. $1 id
+SELECT id FROM endpoints WHERE id = $1 AND deleted_at IS NULL FOR UPDATE;
+
+-- name: workspace_of
+-- Whose an endpoint is, deleted or not. $1 id
+SELECT workspace_id FROM endpoints WHERE id = $1;
+
+-- name: close_breaker
+-- Lets a hook fire again, with a window of its own. $1 id
+UPDATE endpoints
+SET tripped_at = NULL, window_started_at = NULL, window_count = 0
+WHERE id = $1;
+
+-- name: other_secrets
+-- Secrets that do not count at a hook, for explanations: its own expired ones, and those of other
+-- hooks in the workspace. $1 endpoint id, $2 workspace id, $3 limit
+SELECT s.endpoint_id, s.id, s.sealed
+FROM endpoint_secrets AS s
+JOIN endpoints AS e ON e.id = s.endpoint_id
+WHERE e.workspace_id = $2 AND e.deleted_at IS NULL
+  AND (s.endpoint_id <> $1 OR s.expires_at <= (SELECT clock()))
+ORDER BY s.endpoint_id <> $1, s.created_at DESC
+LIMIT $3;
+
 -- name: insert_secret
 -- A secret; the same id again changes nothing.
 -- $1 id, $2 endpoint id, $3 sealed, $4 hint, $5 expiry
@@ -85,6 +131,9 @@ ORDER BY created_at, id;
 -- name: explain_endpoint
 -- An endpoint and how many secrets guard it. $1 id
 SELECT e.id, e.workspace_id, e.provider, e.max_body_bytes, e.revision, e.deleted_at, e.updated_at,
+       e.tripped_at, e.next_slot_at - t.moment AS paced,
+       (SELECT count(*) FROM deliveries AS d WHERE d.endpoint_id = e.id AND d.state = 'held')
+           AS held,
        e.previous_token_expires_at > t.moment AS in_grace,
        (SELECT count(*) FROM endpoint_secrets AS s WHERE s.endpoint_id = e.id) AS secrets,
        (SELECT count(*) FROM endpoint_secrets AS s

@@ -34,9 +34,22 @@ class Expired:
     now: datetime
 
 
-async def claim(tx: Tx, lease: timedelta, limit: int) -> list[Claim]:
-    """Take up deliveries that are due."""
-    return [
+@dataclass(frozen=True, slots=True)
+class Taken:
+    """What a claim did: what it took up, put off and holds (by hook), and how far it saw."""
+
+    claims: list[Claim]
+    deferred: int
+    held: list[UUID]
+    newest: datetime | None
+
+
+async def claim(
+    tx: Tx, lease: timedelta, limit: int, since: datetime, rate: int, budget: int
+) -> Taken:
+    """Take up deliveries that are due, within the rates and budgets of their hooks."""
+    rows = await tx.fetch(Q["claim"], lease, limit, since, rate, budget)
+    claims = [
         Claim(
             token=row["lease_token"],
             facts=facts_of(row),
@@ -49,8 +62,15 @@ async def claim(tx: Tx, lease: timedelta, limit: int) -> list[Claim]:
             run_id=row["run_id"],
             judged=row["admission"] is not None,
         )
-        for row in await tx.fetch(Q["claim"], lease, limit)
+        for row in rows
+        if row["deed"] == "take"
     ]
+    return Taken(
+        claims=sorted(claims, key=lambda each: (each.facts.received_at, each.id)),
+        deferred=sum(row["deed"] == "defer" for row in rows),
+        held=[row["endpoint_id"] for row in rows if row["deed"] == "hold"],
+        newest=max((row["available_at"] for row in rows if row["deed"] == "take"), default=None),
+    )
 
 
 async def bodies(tx: Tx, ids: Sequence[UUID]) -> dict[UUID, bytes]:

@@ -1,18 +1,86 @@
 -- name: claim
 -- Takes up deliveries that are due, each under a fresh token; the attempt is counted here, so that
--- a crash counts too. $1 lease length, $2 limit
-UPDATE deliveries
-SET lease_token = gen_random_uuid(), lease_expires_at = clock() + $1::interval,
-    dispatch_attempts = dispatch_attempts + 1
-WHERE ctid = ANY (ARRAY(
-    SELECT ctid FROM deliveries
-    WHERE state = 'queued' AND lease_token IS NULL AND available_at <= (SELECT clock())
-    ORDER BY available_at
+-- a crash counts too. A delivery that is seen first takes a moment out of its hook's bucket: now, or
+-- one that it then waits for. Beyond the hook's budget of the hour it is held, and so is whatever
+-- follows. One that stands behind another in its lane is not due.
+-- $1 lease length, $2 limit, $3 least available_at, $4 usual rate a minute, $5 usual budget an hour
+-- (0 for no limit)
+WITH t AS MATERIALIZED (SELECT clock() AS moment),
+due AS MATERIALIZED (
+    SELECT d.ctid AS place, d.id, d.endpoint_id, d.available_at, d.slotted
+    FROM deliveries AS d
+    WHERE d.state = 'queued' AND d.lease_token IS NULL
+      AND d.available_at <= (SELECT moment FROM t) AND d.available_at >= $3
+      AND (d.lane_key IS NULL OR NOT EXISTS (
+          SELECT FROM deliveries AS ahead
+          WHERE ahead.endpoint_id = d.endpoint_id AND ahead.lane_key = d.lane_key
+            AND ahead.state = 'queued'
+            AND (ahead.received_at, ahead.id) < (d.received_at, d.id)))
+    ORDER BY d.available_at
     LIMIT $2
-    FOR UPDATE SKIP LOCKED))
-RETURNING id, lease_token, endpoint_id, workspace_id, event, action, actions, content_type, headers,
-          body_bytes, body_sha256, received_at, queued_at, trace_carrier, dispatch_attempts,
-          give_backs, run_id, admission;
+    FOR UPDATE OF d SKIP LOCKED),
+bucket AS MATERIALIZED (
+    SELECT e.id, e.next_slot_at, e.window_started_at, e.window_count, e.tripped_at,
+           coalesce(e.rate_per_minute, $4) AS rate, coalesce(e.hourly_budget, $5) AS budget
+    FROM endpoints AS e
+    WHERE e.id IN (SELECT endpoint_id FROM due WHERE NOT slotted)
+      AND (coalesce(e.rate_per_minute, $4) > 0 OR coalesce(e.hourly_budget, $5) > 0)
+    ORDER BY e.id
+    FOR NO KEY UPDATE),
+measured AS MATERIALIZED (
+    SELECT b.id, b.tripped_at, b.budget,
+           CASE WHEN b.rate > 0 THEN interval '1 minute' / b.rate END AS step,
+           -- After a quiet minute, a whole minute's share may go at once.
+           greatest(b.next_slot_at, t.moment - interval '1 minute'
+                    + interval '1 minute' / greatest(b.rate, 1)) AS first_slot,
+           b.window_started_at > t.moment - interval '1 hour' AS in_window,
+           CASE WHEN b.window_started_at > t.moment - interval '1 hour'
+                THEN b.window_count ELSE 0 END AS counted
+    FROM bucket AS b, t),
+decided AS MATERIALIZED (
+    SELECT f.id, f.endpoint_id, f.slot,
+           CASE WHEN f.slotted OR f.bucket_id IS NULL THEN 'take'
+                WHEN f.tripped_at IS NOT NULL OR (f.budget > 0 AND f.counted + f.number > f.budget)
+                THEN 'hold'
+                WHEN f.slot > t.moment THEN 'defer'
+                ELSE 'take' END AS deed,
+           NOT f.slotted AND f.bucket_id IS NOT NULL AS measured
+    FROM (SELECT due.id, due.endpoint_id, due.slotted, m.id AS bucket_id, m.tripped_at, m.budget,
+                 m.counted, n.number, m.first_slot + (n.number - 1) * m.step AS slot
+          FROM due
+          LEFT JOIN measured AS m ON m.id = due.endpoint_id AND NOT due.slotted
+          JOIN (SELECT id, row_number() OVER (PARTITION BY endpoint_id, slotted
+                                              ORDER BY available_at, id) AS number
+                FROM due) AS n ON n.id = due.id) AS f, t),
+spent AS (
+    UPDATE endpoints AS e
+    SET next_slot_at = CASE WHEN m.step IS NULL THEN e.next_slot_at
+                            ELSE m.first_slot + s.passed * m.step END,
+        window_started_at = CASE WHEN m.in_window THEN e.window_started_at ELSE t.moment END,
+        window_count = m.counted + s.passed,
+        tripped_at = CASE WHEN s.held > 0 THEN coalesce(m.tripped_at, t.moment)
+                          ELSE m.tripped_at END
+    FROM measured AS m
+    JOIN (SELECT endpoint_id, count(*) FILTER (WHERE deed <> 'hold')::integer AS passed,
+                 count(*) FILTER (WHERE deed = 'hold')::integer AS held
+          FROM decided WHERE measured GROUP BY endpoint_id) AS s ON s.endpoint_id = m.id,
+         t
+    WHERE e.id = m.id)
+UPDATE deliveries AS d
+SET lease_token = CASE WHEN x.deed = 'take' THEN gen_random_uuid() END,
+    lease_expires_at = CASE WHEN x.deed = 'take' THEN clock() + $1::interval END,
+    dispatch_attempts = d.dispatch_attempts + CASE WHEN x.deed = 'take' THEN 1 ELSE 0 END,
+    slotted = x.deed <> 'hold',
+    available_at = CASE WHEN x.deed = 'defer' THEN x.slot ELSE d.available_at END,
+    state = CASE WHEN x.deed = 'hold' THEN 'held' ELSE d.state END,
+    reason = CASE WHEN x.deed = 'hold' THEN 'loop_breaker' ELSE d.reason END,
+    message = CASE WHEN x.deed = 'hold' THEN 'its hook fired beyond its budget' ELSE d.message END
+FROM decided AS x
+WHERE d.ctid = ANY (ARRAY(SELECT place FROM due)) AND d.id = x.id
+RETURNING x.deed, d.id, d.lease_token, d.endpoint_id, d.workspace_id, d.event, d.action, d.actions,
+          d.content_type, d.headers, d.body_bytes, d.body_sha256, d.received_at, d.queued_at,
+          d.trace_carrier, d.dispatch_attempts, d.give_backs, d.run_id, d.admission,
+          d.available_at;
 
 -- name: bodies
 -- The bodies that are about to travel. $1 ids

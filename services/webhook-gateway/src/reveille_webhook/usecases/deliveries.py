@@ -9,7 +9,7 @@ from uuid import UUID
 from reveille_runtime.access import Actor
 from reveille_runtime.db import Database
 from reveille_runtime.errors import NotFound
-from reveille_webhook.domain.delivery import Delivery
+from reveille_webhook.domain.delivery import Delivery, Search
 from reveille_webhook.domain.states import DeliveryState
 from reveille_webhook.store import deliveries
 
@@ -31,11 +31,7 @@ class Deliveries:
         async with self._database.session() as tx:
             found = await deliveries.get(tx, delivery_id)
         if found is None or actor.role_in(found.workspace_id) is None:
-            raise NotFound(
-                "NOT_FOUND",
-                f"delivery {delivery_id} does not exist, or is not yours",
-                {"delivery_id": str(delivery_id)},
-            )
+            raise no_delivery(delivery_id)
         return found
 
     async def page(
@@ -46,6 +42,7 @@ class Deliveries:
         states: Sequence[DeliveryState],
         before: tuple[datetime, UUID] | None,
         limit: int,
+        search: Search,
     ) -> list[Delivery]:
         """List a workspace's, newest first.
 
@@ -54,7 +51,9 @@ class Deliveries:
         """
         actor.require_member(workspace_id)
         async with self._database.session() as tx:
-            return await deliveries.page(tx, workspace_id, endpoint_id, states, before, limit)
+            return await deliveries.page(
+                tx, workspace_id, endpoint_id, states, before, limit, search
+            )
 
     async def body(self, actor: Actor, delivery_id: UUID) -> AsyncIterator[bytes]:
         """Give a body in pieces, none of which holds a connection for longer than it is read.
@@ -67,3 +66,12 @@ class Deliveries:
             async with self._database.session() as tx:
                 chunk = await deliveries.body_chunk(tx, delivery_id, offset, CHUNK)
             yield chunk
+
+
+def no_delivery(delivery_id: UUID) -> NotFound:
+    """Say that a delivery is not there, or not the caller's."""
+    return NotFound(
+        "NOT_FOUND",
+        f"delivery {delivery_id} does not exist, or is not yours",
+        {"delivery_id": str(delivery_id)},
+    )

@@ -9,7 +9,7 @@ import asyncpg
 from reveille_runtime.db import Database, constraint_name
 from reveille_runtime.errors import InvalidArgument
 from reveille_webhook.domain.endpoint import Endpoint
-from reveille_webhook.domain.scheme import Provider
+from reveille_webhook.domain.provider import Provider
 from reveille_webhook.providers.table import PROVIDERS
 from reveille_webhook.store import endpoints
 

@@ -9,6 +9,7 @@ from reveille_runtime.access import Actor, current_actor
 from reveille_runtime.db import Database
 from reveille_runtime.explain import Finding, iso, span_of, uuid_or_none
 from reveille_webhook.domain.delivery import Delivery
+from reveille_webhook.domain.diagnosis import finding_of, text_of
 from reveille_webhook.domain.states import DeliveryState, Judgement
 from reveille_webhook.store import deliveries, endpoints
 from reveille_webhook.store.endpoints import ExplainedEndpoint
@@ -65,6 +66,12 @@ def _endpoint(endpoint: ExplainedEndpoint, newest: Delivery | None) -> Finding:
             text = "every request is refused: all signing secrets of the hook have expired"
         else:
             text += f", signed with one of {endpoint.live_secrets} live secrets"
+        if endpoint.tripped_at is not None:
+            state = "holding"
+            text += (
+                f"; since {iso(endpoint.tripped_at)} the loop breaker holds what comes in, because "
+                f"it fired beyond its budget of the hour: {endpoint.held} are held"
+            )
         if endpoint.in_grace:
             text += "; its address before the last rotation still counts"
         if newest is None:
@@ -76,7 +83,10 @@ def _endpoint(endpoint: ExplainedEndpoint, newest: Delivery | None) -> Finding:
         state=state,
         text=f"{text} (revision {endpoint.revision})",
         rows=(("webhook.endpoints", str(endpoint.id)),),
-        command=f"reveille triggers secrets add {endpoint.id}" if state == "refusing" else "",
+        command={
+            "refusing": f"reveille triggers secrets add {endpoint.id}",
+            "holding": f"reveille deliveries release {endpoint.id}",
+        }.get(state, ""),
     )
 
 
@@ -87,6 +97,9 @@ def _delivery(delivery: Delivery, now: datetime) -> Finding:
     match delivery.state:
         case DeliveryState.QUEUED:
             state, text = _waiting(delivery, now)
+        case DeliveryState.HELD:
+            state = "held"
+            text = "the loop breaker holds it: its hook fired beyond its budget of the hour"
         case DeliveryState.DISPATCHED:
             skipped = delivery.judgement is Judgement.SKIPPED
             state = "skipped" if skipped else "dispatched"
@@ -102,7 +115,9 @@ def _delivery(delivery: Delivery, now: datetime) -> Finding:
                 text += "; send it again once the autopilot is active"
         case DeliveryState.REJECTED:
             state = "rejected"
-            text = f"it was refused: {_REJECTED.get(delivery.reason, delivery.reason)}"
+            text = f"it was refused: {_REJECTED.get(delivery.reason, delivery.message)}"
+            found = [text_of(finding_of(note)) for note in delivery.signature_notes]
+            text += "".join(f"; {each}" for each in found)
         case DeliveryState.FAILED:
             state = "failed"
             text = f"it could not be dispatched: {delivery.message or delivery.reason}"
@@ -115,6 +130,15 @@ def _delivery(delivery: Delivery, now: datetime) -> Finding:
             f"; its sender sent it {delivery.attempt_count} times, "
             f"last at {iso(delivery.last_received_at)}"
         )
+    if delivery.retries:
+        text += f"; its sender counts {delivery.retries} tries"
+    if delivery.content_copy_of is not None:
+        text += (
+            "; the same signed content came before under another id, as delivery "
+            f"{delivery.content_copy_of}: a captured request, perhaps"
+        )
+    if delivery.replayed_from is not None:
+        text += f"; it is a replay of delivery {delivery.replayed_from}"
     return Finding(
         time=delivery.finished_at or delivery.received_at,
         subject="delivery",
@@ -123,15 +147,26 @@ def _delivery(delivery: Delivery, now: datetime) -> Finding:
         reason=delivery.reason,
         text=f"{came}, answered {delivery.response_status}; {text}",
         rows=(("webhook.deliveries", str(delivery.id)),),
-        command=(
-            f"reveille triggers secrets list {delivery.endpoint_id}"
-            if delivery.state is DeliveryState.REJECTED
-            else ""
-        ),
+        command=_command(delivery),
         related=tuple(
-            str(each) for each in (delivery.run_id, delivery.endpoint_id) if each is not None
+            str(each)
+            for each in (delivery.run_id, delivery.endpoint_id, delivery.replayed_from)
+            if each is not None
         ),
     )
+
+
+def _command(delivery: Delivery) -> str:
+    """Name what would change the outcome."""
+    match delivery.state:
+        case DeliveryState.REJECTED if delivery.reason in _REJECTED:
+            return f"reveille triggers secrets list {delivery.endpoint_id}"
+        case DeliveryState.HELD:
+            return f"reveille deliveries release {delivery.endpoint_id}"
+        case DeliveryState.FAILED:
+            return f"reveille deliveries replay {delivery.id}"
+        case _:
+            return ""
 
 
 def _waiting(delivery: Delivery, now: datetime) -> tuple[str, str]:

@@ -4,17 +4,23 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Sequence
+from datetime import timedelta
+from uuid import UUID
 
 from reveille_runtime import logs
 from reveille_runtime.batcher import Batcher
 from reveille_runtime.crypto import SealBroken, Sealer
 from reveille_runtime.db import Database
+from reveille_runtime.sqlstate import is_transient
 from reveille_webhook.domain.endpoint import LiveSecret, OpenEndpoint
+from reveille_webhook.providers.table import PROVIDERS
 from reveille_webhook.store import endpoints
 from reveille_webhook.store.endpoints import FoundEndpoint, SealedSecret
 from reveille_webhook.usecases.secrets import place_of
 
 _PATIENCE = 3.0
+# Not for ever: autopilot may have been the one that was behind.
+_DISOWNED = timedelta(minutes=1)
 _log = logs.get_logger(__name__)
 
 
@@ -38,6 +44,15 @@ class FindEndpoint:
         digest = hashlib.sha256(token.encode("utf-8", "surrogatepass")).digest()
         return await self._lookups.submit(digest, timeout=_PATIENCE)
 
+    async def disown(self, endpoint_id: UUID) -> None:
+        """Take an endpoint for unknown for a while; without a database nothing changes."""
+        try:
+            async with self._database.session() as tx:
+                await endpoints.disown(tx, [endpoint_id], _DISOWNED)
+        except Exception as error:
+            if not is_transient(error):
+                raise
+
     async def _find(self, hashes: Sequence[bytes]) -> list[OpenEndpoint | None]:
         async with self._database.session() as tx:
             found = await endpoints.find(tx, set(hashes))
@@ -58,7 +73,10 @@ class FindEndpoint:
                 for each, value in values
                 if value is not None
             ),
-            demands_signature=bool(own),
+            demands_signature=bool(own) or PROVIDERS[found.provider].demands_secret,
+            now=found.now,
+            options=found.options,
+            tripped=found.tripped,
         )
 
     def _value(self, secret: SealedSecret) -> bytes | None:

@@ -1,47 +1,38 @@
 """Receive a request: verify, read, store, have it judged, answer. In this order, always.
 
-What is answered with success is durable; the bytes that are verified are the bytes that are kept.
+What is answered with success is durable; the bytes that are verified are the bytes that came.
 """
 
 from __future__ import annotations
 
 import asyncio
-import hashlib
 from collections.abc import Callable, Mapping
-from typing import assert_never
+from dataclasses import replace
+from urllib.parse import parse_qsl, urlsplit
 
 from reveille_runtime.ids import new_id
 from reveille_webhook.domain import facts, parsing
-from reveille_webhook.domain.delivery import Admission, Answer, Known, NewDelivery, clipped
+from reveille_webhook.domain.delivery import Answer, Known
 from reveille_webhook.domain.endpoint import OpenEndpoint
-from reveille_webhook.domain.ratelimit import Sampler
-from reveille_webhook.domain.request import Request, storable
-from reveille_webhook.domain.scheme import Provider
+from reveille_webhook.domain.exclusion import exclusion
+from reveille_webhook.domain.generic import told
+from reveille_webhook.domain.inflate import Broken, TooLarge, inflate
+from reveille_webhook.domain.lane import lane_key
+from reveille_webhook.domain.provider import Adopted, Asked, Handshake, Provider, Reply
+from reveille_webhook.domain.request import Request, text_of
 from reveille_webhook.domain.signature import verify
 from reveille_webhook.domain.states import DeliveryState, Judgement, Outcome, SignatureState
+from reveille_webhook.domain.verdict import Verdict
 from reveille_webhook.providers.table import PROVIDERS
+from reveille_webhook.usecases import answers
 from reveille_webhook.usecases.admit import Admit
-from reveille_webhook.usecases.secrets import SecretUses
-from reveille_webhook.usecases.store_delivery import StoreDelivery
+from reveille_webhook.usecases.answers import UnparsableError
+from reveille_webhook.usecases.drafts import Draft
+from reveille_webhook.usecases.refuse import Refuse
+from reveille_webhook.usecases.secrets import Secrets, SecretUses
+from reveille_webhook.usecases.store_delivery import STORE_PATIENCE, StoreDelivery
 
-STORE_PATIENCE = 5.0
-_BAD: Mapping[SignatureState, str] = {
-    SignatureState.INVALID: "invalid_signature",
-    SignatureState.MISSING: "missing_signature",
-}
-_SAID: Mapping[Judgement, Outcome] = {
-    Judgement.ACCEPTED: Outcome.ACCEPTED,
-    Judgement.SKIPPED: Outcome.SKIPPED,
-    Judgement.IGNORED: Outcome.IGNORED,
-}
-
-
-class UnparsableError(Exception):
-    """An unsigned body that is not what its content type says; nothing was stored."""
-
-
-class UnknownHookError(Exception):
-    """Autopilot does not know the endpoint any more, or not where we believe it to be."""
+_LEAST_WAIT = 0.05
 
 
 class Receive:
@@ -51,158 +42,196 @@ class Receive:
         self,
         store: StoreDelivery,
         admit: Admit,
+        refuse: Refuse,
         uses: SecretUses,
-        samples: Sampler,
+        secrets: Secrets,
         budget: float,
         dispatch_soon: Callable[[], None],
     ) -> None:
         self._store = store
         self._admit = admit
+        self._refuse = refuse
         self._uses = uses
-        self._samples = samples
+        self._secrets = secrets
         self._budget = budget
         self._dispatch_soon = dispatch_soon
 
     async def __call__(
-        self, endpoint: OpenEndpoint, request: Request, carrier: Mapping[str, str]
+        self,
+        endpoint: OpenEndpoint,
+        request: Request,
+        carrier: Mapping[str, str],
+        started: float,
     ) -> Answer:
-        """Receive, and say what the sender is answered.
+        """Receive, and say what the sender is answered; `started` is the loop's clock.
 
         Raises:
             UnparsableError, UnknownHookError: see there. Any other exception: the database did not
                 take the row.
         """
-        started = asyncio.get_running_loop().time()
-        provider = PROVIDERS[endpoint.provider]
-        checked = self._verify(endpoint, provider, request)
-        if checked in _BAD:
-            return await self._reject(endpoint, provider, request, checked, carrier)
-        parsed = parsing.parse(request.body, request.content_type)
-        if parsed.problem and checked is SignatureState.NOT_REQUIRED:
-            raise UnparsableError(parsed.problem)
-        naming = facts.name(provider, request.headers, parsed.members)
-        delivery = _delivery(
-            endpoint,
-            provider,
-            request,
-            naming,
-            checked,
-            carrier,
-            state=DeliveryState.IGNORED if parsed.problem else DeliveryState.QUEUED,
-            reason="unparsable" if parsed.problem else "",
-            message=parsed.problem,
-            status=200 if parsed.problem else provider.queued_status,
-        )
-        known = await self._store(delivery, STORE_PATIENCE)
+        provider = told(PROVIDERS[endpoint.provider], endpoint.options.generic)
+        secrets = tuple(each.value for each in endpoint.secrets)
+        asked = _asked(provider, request, secrets)
+        if (answer := await self.handshake(endpoint, provider, asked, unsigned=True)) is not None:
+            return answer
+        draft = Draft(endpoint, provider, request, carrier)
+        verdict = self._verify(endpoint, provider, request)
+        if verdict.state in {SignatureState.INVALID, SignatureState.MISSING}:
+            return await self._refuse.unverified(draft, verdict.state)
+        try:
+            whole = _inflated(request, endpoint.max_body_bytes)
+        except TooLarge:
+            return await self._refuse.too_large(draft)
+        except Broken:
+            return await self._unparsable(draft, verdict, "the body is not what its coding says")
+        parsed = parsing.parse(whole.body, request.content_type, always_json=provider.always_json)
         if parsed.problem:
-            return Answer(Outcome.IGNORED, 200, delivery.id, reason="unparsable")
-        left = self._budget - (asyncio.get_running_loop().time() - started)
-        if known.is_copy:
-            return await self._answer_copy(known, left)
-        admission = await self._admit.for_request(known.facts, max(left, 0.05), answers_with=200)
-        return self._answer(provider, known, admission)
-
-    def _verify(
-        self, endpoint: OpenEndpoint, provider: Provider, request: Request
-    ) -> SignatureState:
-        if not endpoint.demands_signature:
-            return SignatureState.NOT_REQUIRED
-        checked, matched = verify(
-            provider.signature,
-            [each.value for each in endpoint.secrets],
-            request.headers,
-            request.body,
+            return await self._unparsable(replace(draft, request=whole), verdict, parsed.problem)
+        asked = replace(asked, document=parsed.document, secrets=_first(secrets, verdict.matched))
+        if (answer := await self.handshake(endpoint, provider, asked, unsigned=False)) is not None:
+            return answer
+        draft = replace(
+            draft,
+            request=whole,
+            naming=facts.name(
+                provider,
+                whole,
+                parsed.document,
+                endpoint.options.generic.event if endpoint.options.generic else "",
+            ),
+            lane_key=lane_key(endpoint.options.lane_path, parsed.document),
         )
-        if matched is not None and not endpoint.secrets[matched].used_lately:
-            self._uses.note(endpoint.secrets[matched].id)
-        return checked
+        return await self._take(draft, verdict, started)
 
-    async def _reject(
+    async def handshake(
+        self, endpoint: OpenEndpoint, provider: Provider, asked: Asked, *, unsigned: bool
+    ) -> Answer | None:
+        """Answer a question of the sender; None when it is none."""
+        for handshake in provider.handshakes:
+            if handshake.method != asked.request.method or handshake.unsigned != unsigned:
+                continue
+            reply = handshake.answer(asked)
+            if isinstance(reply, Adopted):
+                kept = await self._secrets.adopt(endpoint.id, new_id(), reply.secret)
+                reply = reply.reply if kept else Reply(401)
+            if reply is not None:
+                return await self._answered(endpoint, provider, asked, handshake, reply)
+        return None
+
+    async def too_large(
+        self, endpoint: OpenEndpoint, request: Request, carrier: Mapping[str, str]
+    ) -> None:
+        """Keep a trace of a body that was over its hook's cap before it was read to its end."""
+        provider = told(PROVIDERS[endpoint.provider], endpoint.options.generic)
+        await self._refuse.too_large(Draft(endpoint, provider, request, carrier))
+
+    async def ask(self, endpoint: OpenEndpoint, request: Request) -> Answer | None:
+        """Answer a request that is no post; None when nobody asks like that."""
+        provider = told(PROVIDERS[endpoint.provider], endpoint.options.generic)
+        secrets = tuple(each.value for each in endpoint.secrets)
+        asked = _asked(provider, request, secrets)
+        return await self.handshake(endpoint, provider, asked, unsigned=True)
+
+    async def _answered(
         self,
         endpoint: OpenEndpoint,
         provider: Provider,
-        request: Request,
-        checked: SignatureState,
-        carrier: Mapping[str, str],
+        asked: Asked,
+        handshake: Handshake,
+        reply: Reply,
     ) -> Answer:
-        """Keep a request that is not what it claims, for people to look at; nothing will run."""
-        if not self._samples.keeps(str(endpoint.id), asyncio.get_running_loop().time()):
-            return Answer(Outcome.REJECTED, 401, reason=_BAD[checked])
-        # Its body is not read: nobody vouches for it. Nor may it occupy a sender's id.
-        naming = facts.name(provider, request.headers, {})
-        delivery = _delivery(
-            endpoint,
+        if not handshake.kept:
+            return answers.handshake(reply)
+        draft = Draft(endpoint, provider, asked.request, {})
+        return answers.handshake(reply, await self._refuse.keep(draft, handshake.name))
+
+    def _verify(self, endpoint: OpenEndpoint, provider: Provider, request: Request) -> Verdict:
+        if not endpoint.demands_signature:
+            return Verdict(SignatureState.NOT_REQUIRED)
+        verdict = verify(
             provider,
+            [each.value for each in endpoint.secrets],
             request,
-            facts.Naming(naming.event, "", (), None),
-            checked,
-            carrier,
-            state=DeliveryState.REJECTED,
-            reason=_BAD[checked],
-            message="",
-            status=401,
+            endpoint.now.timestamp(),
+        )
+        matched = verdict.matched
+        if matched is not None and not endpoint.secrets[matched].used_lately:
+            self._uses.note(endpoint.secrets[matched].id)
+        return verdict
+
+    async def _unparsable(self, draft: Draft, verdict: Verdict, problem: str) -> Answer:
+        """Keep a signed body that cannot be read: refusing it would switch the hook off."""
+        if verdict.state is SignatureState.NOT_REQUIRED:
+            raise UnparsableError(problem)
+        naming = facts.name(draft.provider, draft.request, {})
+        delivery = replace(draft, naming=naming).ended(
+            verdict, DeliveryState.IGNORED, "unparsable", problem
         )
         await self._store(delivery, STORE_PATIENCE)
-        return Answer(Outcome.REJECTED, 401, delivery.id, reason=_BAD[checked])
+        return answers.safe(draft.provider, Outcome.IGNORED, delivery.id, reason="unparsable")
 
-    async def _answer_copy(self, known: Known, left: float) -> Answer:
+    async def _take(self, draft: Draft, verdict: Verdict, started: float) -> Answer:
+        options = draft.endpoint.options
+        left_out = exclusion(
+            draft.naming.sender,
+            draft.request.body,
+            options.excluded_senders,
+            options.own_markers,
+        )
+        if left_out is not None:
+            reason, message = left_out
+            ended = draft.ended(verdict, DeliveryState.IGNORED, reason, message)
+            await self._store(ended, STORE_PATIENCE)
+            return answers.safe(draft.provider, Outcome.IGNORED, ended.id, reason=reason)
+        delivery = draft.waiting(verdict)
+        known = await self._store(delivery, STORE_PATIENCE)
+        if known.refused:
+            return await self._refuse.copied(draft, verdict.state, known)
+        budget = min(self._budget, draft.provider.budget)
+        left = max(budget - (asyncio.get_running_loop().time() - started), _LEAST_WAIT)
+        if known.is_copy:
+            return await self._answer_copy(draft.provider, known, left)
+        if delivery.state is DeliveryState.HELD:
+            return answers.safe(draft.provider, Outcome.HELD, delivery.id, reason="loop_breaker")
+        admission = await self._admit.for_request(
+            known.facts, left, answers_with=draft.provider.status
+        )
+        if admission.judgement is Judgement.ACCEPTED:
+            self._dispatch_soon()
+        return answers.judged(draft.provider, known.facts.delivery_id, admission)
+
+    async def _answer_copy(self, provider: Provider, known: Known, left: float) -> Answer:
         run_id = known.run_id
         if not known.judged:
             # The original was stored, but nobody heard what autopilot says: ask in its place.
-            admission = await self._admit.for_request(
-                known.facts, max(left, 0.05), answers_with=None
-            )
+            admission = await self._admit.for_request(known.facts, left, answers_with=None)
             run_id = admission.run_id or run_id
             self._dispatch_soon()
-        return Answer(Outcome.DUPLICATE, 200, known.facts.delivery_id, run_id)
-
-    def _answer(self, provider: Provider, known: Known, admission: Admission) -> Answer:
-        delivery_id = known.facts.delivery_id
-        match admission.judgement:
-            case None:
-                return Answer(Outcome.QUEUED, provider.queued_status, delivery_id)
-            case Judgement.UNKNOWN_ENDPOINT:
-                raise UnknownHookError
-            case Judgement.ACCEPTED | Judgement.SKIPPED | Judgement.IGNORED:
-                if admission.judgement is Judgement.ACCEPTED:
-                    self._dispatch_soon()
-                return Answer(
-                    _SAID[admission.judgement], 200, delivery_id, admission.run_id, admission.reason
-                )
-            case _:
-                assert_never(admission.judgement)
+        return answers.safe(provider, Outcome.DUPLICATE, known.facts.delivery_id, run_id)
 
 
-def _delivery(
-    endpoint: OpenEndpoint,
-    provider: Provider,
-    request: Request,
-    naming: facts.Naming,
-    checked: SignatureState,
-    carrier: Mapping[str, str],
-    *,
-    state: DeliveryState,
-    reason: str,
-    message: str,
-    status: int,
-) -> NewDelivery:
-    return NewDelivery(
-        id=new_id(),
-        endpoint_id=endpoint.id,
-        workspace_id=endpoint.workspace_id,
-        provider=provider.name,
-        event=naming.event,
-        action=naming.action,
-        actions=naming.actions,
-        dedupe_key=naming.dedupe_key,
-        signature_state=checked,
-        state=state,
-        reason=reason,
-        message=clipped(message),
-        content_type=storable(request.content_type, 200),
-        headers=facts.kept_headers(provider, request.headers),
-        body=request.body,
-        body_sha256=hashlib.sha256(request.body).digest(),
-        response_status=status,
-        carrier=carrier,
+def _asked(provider: Provider, request: Request, secrets: tuple[bytes, ...]) -> Asked:
+    """Read what an unsigned question may hold; the body only where some handshake looks at it."""
+    reads = any(each.unsigned and each.method == "POST" for each in provider.handshakes)
+    document = (
+        parsing.parse(request.body, request.content_type).document
+        if reads and request.method == "POST"
+        else {}
     )
+    query = dict(parse_qsl(urlsplit(request.url).query, keep_blank_values=True))
+    return Asked(request, document, query, secrets)
+
+
+def _first(secrets: tuple[bytes, ...], matched: int | None) -> tuple[bytes, ...]:
+    """Put the secret that verified the request first: answers are signed with it."""
+    if matched is None:
+        return secrets
+    return (secrets[matched], *secrets[:matched], *secrets[matched + 1 :])
+
+
+def _inflated(request: Request, cap: int) -> Request:
+    """Read a compressed body back; what was verified is what came."""
+    coding = text_of(request.headers, "content-encoding").lower()
+    if coding in {"", "identity"}:
+        return request
+    return replace(request, body=inflate(request.body, coding, cap))

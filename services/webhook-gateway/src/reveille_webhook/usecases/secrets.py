@@ -52,6 +52,17 @@ class Secrets:
                 return each
         raise InvalidArgument.of("secret_id", "is the id of another secret", "INVALID_FIELD")
 
+    async def adopt(self, endpoint_id: UUID, secret_id: UUID, secret: bytes) -> bool:
+        """Add the first secret of an endpoint, as its sender brings it; False when it has one."""
+        sealed = self._sealer.seal(secret, place_of(endpoint_id, secret_id))
+        async with self._database.transaction() as tx:
+            if not await endpoints.own(tx, endpoint_id):
+                return False
+            if await endpoints.list_secrets(tx, endpoint_id):
+                return False
+            await endpoints.add_secret(tx, endpoint_id, secret_id, sealed, hint_of(secret), None)
+        return True
+
     async def remove(self, endpoint_id: UUID, secret_id: UUID) -> None:
         """Destroy a secret.
 

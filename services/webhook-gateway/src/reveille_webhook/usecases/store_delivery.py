@@ -6,6 +6,7 @@ statement, which sees what the first one had to give way to.
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
@@ -18,7 +19,9 @@ from reveille_runtime.errors import Unavailable
 from reveille_webhook import crash_points
 from reveille_webhook.domain.delivery import Facts, Known, NewDelivery
 from reveille_webhook.store import deliveries
+from reveille_webhook.store.deliveries import Copies
 
+STORE_PATIENCE = 5.0
 _ROUNDS = 5
 _Key = tuple[UUID, str]
 
@@ -76,19 +79,49 @@ class StoreDelivery:
                 for each in remaining:
                     if each.id not in stored and each.conflict_key is not None:
                         copies.setdefault(each.conflict_key, []).append(each)
+                remaining = [
+                    each
+                    for each in remaining
+                    if each.id not in stored and each.conflict_key is None
+                ]
             if copies:
                 originals = await deliveries.count_copies(
-                    tx, {key: len(copies[key]) for key in sorted(copies)}
+                    tx,
+                    {
+                        key: Copies(len(copies[key]), max(each.retries for each in copies[key]))
+                        for key in sorted(copies)
+                    },
                 )
                 known |= {
                     each.id: original
                     for key, original in originals.items()
                     for each in copies.pop(key)
                 }
+            known |= await self._refused(tx, [*remaining, *itertools.chain(*copies.values())])
+            remaining = [each for each in remaining if each.id not in known]
+            copies = {
+                key: left
+                for key, each in copies.items()
+                if (left := [copy for copy in each if copy.id not in known])
+            }
             # What stood in the way has come to nothing since: its id is free for the first copy.
-            remaining = [copies[key].pop(0) for key in sorted(copies)]
+            remaining += [copies[key].pop(0) for key in sorted(copies)]
             copies = {key: each for key, each in copies.items() if each}
         return known
+
+    async def _refused(self, tx: Tx, lost: Sequence[NewDelivery]) -> dict[UUID, Known]:
+        """Find those that are kept out by their content, which lives under another id."""
+        once = {each.id: each.content_key for each in lost if each.content_once}
+        if not once:
+            return {}
+        originals = await deliveries.originals_of_content(
+            tx, [key for key in once.values() if key is not None]
+        )
+        return {
+            each: originals[key]
+            for each, key in once.items()
+            if key is not None and key in originals
+        }
 
 
 def _sorted(batch: Sequence[NewDelivery]) -> _Sorted:

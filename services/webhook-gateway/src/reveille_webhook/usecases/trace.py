@@ -9,7 +9,7 @@ from opentelemetry.trace import Span, SpanKind
 from reveille_runtime import semconv
 from reveille_runtime.carrier import SpanSeed, extract, link, start_seeded
 from reveille_runtime.telemetry import Telemetry
-from reveille_webhook.domain.delivery import Answer, Claim
+from reveille_webhook.domain.delivery import Answer, Claim, Delivery
 from reveille_webhook.domain.endpoint import OpenEndpoint
 
 QUEUE = "webhook.deliveries"
@@ -24,12 +24,19 @@ class Tracing:
         self._deliveries = telemetry.meter.create_counter(
             semconv.METRIC_DELIVERIES, description="Requests at hooks, by outcome."
         )
+        self._held = telemetry.meter.create_counter(
+            "reveille.webhook.held", description="Deliveries that the loop breaker took hold of."
+        )
         self._durations = telemetry.meter.create_histogram(
             semconv.HTTP_SERVER_DURATION,
             unit="s",
             description="From the request's head to its answer.",
             explicit_bucket_boundaries_advisory=_BUCKETS,
         )
+
+    def held(self, number: int) -> None:
+        """Count deliveries that the loop breaker took hold of."""
+        self._held.add(number)
 
     def request(self, method: str, traceparent: str) -> tuple[Span, dict[str, str]]:
         """Start the root of a trace, and give what rows store of it.
@@ -51,6 +58,20 @@ class Tracing:
             },
         )
         return span, seed.carrier()
+
+    def replayed(self, original: Delivery) -> dict[str, str]:
+        """Start the trace of a replay, and give what its row stores; the original's is a link."""
+        seed = self._telemetry.seed()
+        earlier = link(original.carrier, {semconv.LINK_KIND: "replayed"})
+        start_seeded(
+            self._telemetry.tracer,
+            seed,
+            "replay webhook.delivery",
+            kind=SpanKind.INTERNAL,
+            links=[] if earlier is None else [earlier],
+            attributes={semconv.TRIGGER_ID: str(original.endpoint_id)},
+        ).end()
+        return seed.carrier()
 
     def answered(self, span: Span, status: int, outcome: str, seconds: float) -> None:
         """Note how a request ended."""

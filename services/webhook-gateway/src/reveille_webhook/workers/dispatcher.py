@@ -41,10 +41,10 @@ class Dispatcher:
         if limit <= 0:
             return _FULL
         since = self._keeper.now()
-        claims = await self._claim(limit)
-        for claim in claims:
+        taken = await self._claim(limit)
+        for claim in taken.claims:
             self._scope.spawn(self._deliver(claim, since), str(claim.id))
-        return 0 if claims else None
+        return 0 if taken.claims or taken.deferred or taken.held else None
 
     async def run(self) -> None:
         """Live until stopped."""

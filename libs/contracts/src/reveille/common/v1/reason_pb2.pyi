@@ -76,6 +76,20 @@ class _ReasonEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_Reason.ValueTy
     """A business failure repeated until the attempts ended."""
     REASON_DISPATCH_DEADLINE: _Reason.ValueType  # 44
     """The delivery's time to be dispatched ran out."""
+    REASON_SENDER_EXCLUDED: _Reason.ValueType  # 45
+    """Its sender is one that the hook leaves out."""
+    REASON_OWN_MARKER: _Reason.ValueType  # 46
+    """It holds a mark that our own agents leave behind."""
+    REASON_LOOP_BREAKER: _Reason.ValueType  # 47
+    """Its hook fired beyond its budget: a loop, perhaps."""
+    REASON_PURGED: _Reason.ValueType  # 48
+    """Somebody purged it while it was held."""
+    REASON_REPLAYED_CONTENT: _Reason.ValueType  # 49
+    """The same signed content came before under another id."""
+    REASON_BODY_TOO_LARGE: _Reason.ValueType  # 50
+    """The body is larger than its hook takes."""
+    REASON_HANDSHAKE: _Reason.ValueType  # 51
+    """It is the sender's question whether the hook is there, kept for people to read."""
     REASON_DISPATCH_INCOMPLETE: _Reason.ValueType  # 60
     """The run was given up before its downstream object was confirmed."""
     REASON_CANCELLED: _Reason.ValueType  # 61
@@ -226,6 +240,20 @@ REASON_DISPATCH_FAILED: Reason.ValueType  # 43
 """A business failure repeated until the attempts ended."""
 REASON_DISPATCH_DEADLINE: Reason.ValueType  # 44
 """The delivery's time to be dispatched ran out."""
+REASON_SENDER_EXCLUDED: Reason.ValueType  # 45
+"""Its sender is one that the hook leaves out."""
+REASON_OWN_MARKER: Reason.ValueType  # 46
+"""It holds a mark that our own agents leave behind."""
+REASON_LOOP_BREAKER: Reason.ValueType  # 47
+"""Its hook fired beyond its budget: a loop, perhaps."""
+REASON_PURGED: Reason.ValueType  # 48
+"""Somebody purged it while it was held."""
+REASON_REPLAYED_CONTENT: Reason.ValueType  # 49
+"""The same signed content came before under another id."""
+REASON_BODY_TOO_LARGE: Reason.ValueType  # 50
+"""The body is larger than its hook takes."""
+REASON_HANDSHAKE: Reason.ValueType  # 51
+"""It is the sender's question whether the hook is there, kept for people to read."""
 REASON_DISPATCH_INCOMPLETE: Reason.ValueType  # 60
 """The run was given up before its downstream object was confirmed."""
 REASON_CANCELLED: Reason.ValueType  # 61

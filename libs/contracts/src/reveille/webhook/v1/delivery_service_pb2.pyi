@@ -39,6 +39,8 @@ class _DeliveryStateEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_Deliver
     """Its signature is bad or missing."""
     DELIVERY_STATE_FAILED: _DeliveryState.ValueType  # 5
     """It could not be dispatched."""
+    DELIVERY_STATE_HELD: _DeliveryState.ValueType  # 6
+    """The loop breaker holds it, until somebody releases or purges it."""
 
 class DeliveryState(_DeliveryState, metaclass=_DeliveryStateEnumTypeWrapper):
     """Where a delivery stands."""
@@ -55,6 +57,8 @@ DELIVERY_STATE_REJECTED: DeliveryState.ValueType  # 4
 """Its signature is bad or missing."""
 DELIVERY_STATE_FAILED: DeliveryState.ValueType  # 5
 """It could not be dispatched."""
+DELIVERY_STATE_HELD: DeliveryState.ValueType  # 6
+"""The loop breaker holds it, until somebody releases or purges it."""
 Global___DeliveryState: _TypeAlias = DeliveryState  # noqa: Y015
 
 class _SignatureState:
@@ -138,6 +142,11 @@ class Delivery(_message.Message):
     RECEIVE_TIME_FIELD_NUMBER: _builtins.int
     LAST_RECEIVE_TIME_FIELD_NUMBER: _builtins.int
     FINISH_TIME_FIELD_NUMBER: _builtins.int
+    SENDER_FIELD_NUMBER: _builtins.int
+    SENDER_RETRIES_FIELD_NUMBER: _builtins.int
+    CONTENT_COPY_OF_FIELD_NUMBER: _builtins.int
+    LANE_KEY_FIELD_NUMBER: _builtins.int
+    REPLAYED_FROM_FIELD_NUMBER: _builtins.int
     delivery_id: _builtins.str
     """The id."""
     endpoint_id: _builtins.str
@@ -176,6 +185,16 @@ class Delivery(_message.Message):
     """The run it was admitted as."""
     trace_id: _builtins.str
     """The trace it belongs to."""
+    sender: _builtins.str
+    """Who set the event off, as the sender tells."""
+    sender_retries: _builtins.int
+    """The largest number of tries that the sender told of."""
+    content_copy_of: _builtins.str
+    """The delivery that had the same signed content under another id."""
+    lane_key: _builtins.str
+    """The lane in which deliveries are dispatched one after another."""
+    replayed_from: _builtins.str
+    """The delivery whose bytes these are."""
     @_builtins.property
     def headers(self) -> _containers.ScalarMap[_builtins.str, _builtins.str]:
         """The headers worth keeping, names in lower case."""
@@ -218,10 +237,15 @@ class Delivery(_message.Message):
         receive_time: _timestamp_pb2.Timestamp | None = ...,
         last_receive_time: _timestamp_pb2.Timestamp | None = ...,
         finish_time: _timestamp_pb2.Timestamp | None = ...,
+        sender: _builtins.str = ...,
+        sender_retries: _builtins.int = ...,
+        content_copy_of: _builtins.str = ...,
+        lane_key: _builtins.str = ...,
+        replayed_from: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["finish_time", b"finish_time", "last_receive_time", b"last_receive_time", "receive_time", b"receive_time"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["action", b"action", "attempt_count", b"attempt_count", "body_bytes", b"body_bytes", "body_sha256", b"body_sha256", "content_type", b"content_type", "dedupe_id", b"dedupe_id", "delivery_id", b"delivery_id", "dispatch_attempts", b"dispatch_attempts", "endpoint_id", b"endpoint_id", "event", b"event", "finish_time", b"finish_time", "headers", b"headers", "last_receive_time", b"last_receive_time", "message", b"message", "provider", b"provider", "reason", b"reason", "receive_time", b"receive_time", "response_status", b"response_status", "run_id", b"run_id", "signature_state", b"signature_state", "state", b"state", "trace_id", b"trace_id", "workspace_id", b"workspace_id"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["action", b"action", "attempt_count", b"attempt_count", "body_bytes", b"body_bytes", "body_sha256", b"body_sha256", "content_copy_of", b"content_copy_of", "content_type", b"content_type", "dedupe_id", b"dedupe_id", "delivery_id", b"delivery_id", "dispatch_attempts", b"dispatch_attempts", "endpoint_id", b"endpoint_id", "event", b"event", "finish_time", b"finish_time", "headers", b"headers", "lane_key", b"lane_key", "last_receive_time", b"last_receive_time", "message", b"message", "provider", b"provider", "reason", b"reason", "receive_time", b"receive_time", "replayed_from", b"replayed_from", "response_status", b"response_status", "run_id", b"run_id", "sender", b"sender", "sender_retries", b"sender_retries", "signature_state", b"signature_state", "state", b"state", "trace_id", b"trace_id", "workspace_id", b"workspace_id"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -238,6 +262,12 @@ class ListDeliveriesRequest(_message.Message):
     STATES_FIELD_NUMBER: _builtins.int
     PAGE_SIZE_FIELD_NUMBER: _builtins.int
     PAGE_TOKEN_FIELD_NUMBER: _builtins.int
+    START_TIME_FIELD_NUMBER: _builtins.int
+    END_TIME_FIELD_NUMBER: _builtins.int
+    EVENT_FIELD_NUMBER: _builtins.int
+    PROVIDER_FIELD_NUMBER: _builtins.int
+    DEDUPE_ID_FIELD_NUMBER: _builtins.int
+    BODY_SHA256_FIELD_NUMBER: _builtins.int
     workspace_id: _builtins.str
     """The workspace."""
     endpoint_id: _builtins.str
@@ -246,9 +276,25 @@ class ListDeliveriesRequest(_message.Message):
     """At most this many, 1 to 200; 50 when zero."""
     page_token: _builtins.str
     """The next_page_token of the page before."""
+    event: _builtins.str
+    """Only of this event."""
+    provider: _builtins.str
+    """Only of this sender's scheme."""
+    dedupe_id: _builtins.str
+    """Only with this id of the sender's."""
+    body_sha256: _builtins.bytes
+    """Only with this SHA-256 of the body, 32 bytes."""
     @_builtins.property
     def states(self) -> _containers.RepeatedScalarFieldContainer[Global___DeliveryState.ValueType]:
         """Only in these states; all when empty."""
+
+    @_builtins.property
+    def start_time(self) -> _timestamp_pb2.Timestamp:
+        """Only what came in at or after this."""
+
+    @_builtins.property
+    def end_time(self) -> _timestamp_pb2.Timestamp:
+        """Only what came in before this."""
 
     def __init__(
         self,
@@ -258,10 +304,16 @@ class ListDeliveriesRequest(_message.Message):
         states: _abc.Iterable[Global___DeliveryState.ValueType] | None = ...,
         page_size: _builtins.int = ...,
         page_token: _builtins.str = ...,
+        start_time: _timestamp_pb2.Timestamp | None = ...,
+        end_time: _timestamp_pb2.Timestamp | None = ...,
+        event: _builtins.str = ...,
+        provider: _builtins.str = ...,
+        dedupe_id: _builtins.str = ...,
+        body_sha256: _builtins.bytes = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["end_time", b"end_time", "start_time", b"start_time"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["endpoint_id", b"endpoint_id", "page_size", b"page_size", "page_token", b"page_token", "states", b"states", "workspace_id", b"workspace_id"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["body_sha256", b"body_sha256", "dedupe_id", b"dedupe_id", "end_time", b"end_time", "endpoint_id", b"endpoint_id", "event", b"event", "page_size", b"page_size", "page_token", b"page_token", "provider", b"provider", "start_time", b"start_time", "states", b"states", "workspace_id", b"workspace_id"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -384,3 +436,267 @@ class GetDeliveryBodyResponse(_message.Message):
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___GetDeliveryBodyResponse: _TypeAlias = GetDeliveryBodyResponse  # noqa: Y015
+
+@_typing.final
+class ReplayDeliveryRequest(_message.Message):
+    """Which delivery to replay."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    DELIVERY_ID_FIELD_NUMBER: _builtins.int
+    REQUEST_ID_FIELD_NUMBER: _builtins.int
+    delivery_id: _builtins.str
+    """The id."""
+    request_id: _builtins.str
+    """Makes the call repeatable: the same id gives the same new delivery."""
+    def __init__(
+        self,
+        *,
+        delivery_id: _builtins.str = ...,
+        request_id: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["delivery_id", b"delivery_id", "request_id", b"request_id"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ReplayDeliveryRequest: _TypeAlias = ReplayDeliveryRequest  # noqa: Y015
+
+@_typing.final
+class ReplayDeliveryResponse(_message.Message):
+    """The new delivery."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    DELIVERY_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def delivery(self) -> Global___Delivery:
+        """The delivery; its worker has it judged and dispatched."""
+
+    def __init__(
+        self,
+        *,
+        delivery: Global___Delivery | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["delivery", b"delivery"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["delivery", b"delivery"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ReplayDeliveryResponse: _TypeAlias = ReplayDeliveryResponse  # noqa: Y015
+
+@_typing.final
+class ReleaseHeldDeliveriesRequest(_message.Message):
+    """Which held deliveries to let go."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    ENDPOINT_ID_FIELD_NUMBER: _builtins.int
+    endpoint_id: _builtins.str
+    """The endpoint, which is the trigger's id."""
+    def __init__(
+        self,
+        *,
+        endpoint_id: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["endpoint_id", b"endpoint_id"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ReleaseHeldDeliveriesRequest: _TypeAlias = ReleaseHeldDeliveriesRequest  # noqa: Y015
+
+@_typing.final
+class ReleaseHeldDeliveriesResponse(_message.Message):
+    """How many were let go."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    DELIVERIES_FIELD_NUMBER: _builtins.int
+    deliveries: _builtins.int
+    """The number of deliveries."""
+    def __init__(
+        self,
+        *,
+        deliveries: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["deliveries", b"deliveries"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ReleaseHeldDeliveriesResponse: _TypeAlias = ReleaseHeldDeliveriesResponse  # noqa: Y015
+
+@_typing.final
+class PurgeHeldDeliveriesRequest(_message.Message):
+    """Which held deliveries to end."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    ENDPOINT_ID_FIELD_NUMBER: _builtins.int
+    endpoint_id: _builtins.str
+    """The endpoint, which is the trigger's id."""
+    def __init__(
+        self,
+        *,
+        endpoint_id: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["endpoint_id", b"endpoint_id"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___PurgeHeldDeliveriesRequest: _TypeAlias = PurgeHeldDeliveriesRequest  # noqa: Y015
+
+@_typing.final
+class PurgeHeldDeliveriesResponse(_message.Message):
+    """How many were ended."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    DELIVERIES_FIELD_NUMBER: _builtins.int
+    deliveries: _builtins.int
+    """The number of deliveries."""
+    def __init__(
+        self,
+        *,
+        deliveries: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["deliveries", b"deliveries"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___PurgeHeldDeliveriesResponse: _TypeAlias = PurgeHeldDeliveriesResponse  # noqa: Y015
+
+@_typing.final
+class WatchDeliveriesRequest(_message.Message):
+    """Which deliveries to watch."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    WORKSPACE_ID_FIELD_NUMBER: _builtins.int
+    ENDPOINT_ID_FIELD_NUMBER: _builtins.int
+    workspace_id: _builtins.str
+    """The workspace."""
+    endpoint_id: _builtins.str
+    """Only of this endpoint; all when empty."""
+    def __init__(
+        self,
+        *,
+        workspace_id: _builtins.str = ...,
+        endpoint_id: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["endpoint_id", b"endpoint_id", "workspace_id", b"workspace_id"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___WatchDeliveriesRequest: _TypeAlias = WatchDeliveriesRequest  # noqa: Y015
+
+@_typing.final
+class WatchDeliveriesResponse(_message.Message):
+    """A delivery as it now stands."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    DELIVERY_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def delivery(self) -> Global___Delivery:
+        """The delivery, without its body."""
+
+    def __init__(
+        self,
+        *,
+        delivery: Global___Delivery | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["delivery", b"delivery"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["delivery", b"delivery"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___WatchDeliveriesResponse: _TypeAlias = WatchDeliveriesResponse  # noqa: Y015
+
+@_typing.final
+class ExplainSignatureRequest(_message.Message):
+    """Whose signature to explain."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    DELIVERY_ID_FIELD_NUMBER: _builtins.int
+    delivery_id: _builtins.str
+    """The id."""
+    def __init__(
+        self,
+        *,
+        delivery_id: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["delivery_id", b"delivery_id"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ExplainSignatureRequest: _TypeAlias = ExplainSignatureRequest  # noqa: Y015
+
+@_typing.final
+class ExplainSignatureResponse(_message.Message):
+    """Why the signature failed."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    SIGNATURE_STATE_FIELD_NUMBER: _builtins.int
+    FINDINGS_FIELD_NUMBER: _builtins.int
+    signature_state: Global___SignatureState.ValueType
+    """What verification found."""
+    @_builtins.property
+    def findings(self) -> _containers.RepeatedCompositeFieldContainer[Global___SignatureFinding]:
+        """The reasons found, likeliest first; empty when none of the usual ones fits."""
+
+    def __init__(
+        self,
+        *,
+        signature_state: Global___SignatureState.ValueType = ...,
+        findings: _abc.Iterable[Global___SignatureFinding] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["findings", b"findings", "signature_state", b"signature_state"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ExplainSignatureResponse: _TypeAlias = ExplainSignatureResponse  # noqa: Y015
+
+@_typing.final
+class SignatureFinding(_message.Message):
+    """A reason that a signature failed for."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    CODE_FIELD_NUMBER: _builtins.int
+    TEXT_FIELD_NUMBER: _builtins.int
+    code: _builtins.str
+    """What it is, for example `reserialized_body`."""
+    text: _builtins.str
+    """The same in words, with what to do."""
+    def __init__(
+        self,
+        *,
+        code: _builtins.str = ...,
+        text: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["code", b"code", "text", b"text"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___SignatureFinding: _TypeAlias = SignatureFinding  # noqa: Y015

@@ -26,7 +26,7 @@ if _version_not_supported:
 
 
 class DeliveryServiceStub:
-    """Reads deliveries.
+    """Reads deliveries, and sends them on again.
     """
 
     def __init__(self, channel):
@@ -50,10 +50,35 @@ class DeliveryServiceStub:
                 request_serializer=reveille_dot_webhook_dot_v1_dot_delivery__service__pb2.GetDeliveryBodyRequest.SerializeToString,
                 response_deserializer=reveille_dot_webhook_dot_v1_dot_delivery__service__pb2.GetDeliveryBodyResponse.FromString,
                 _registered_method=True)
+        self.ReplayDelivery = channel.unary_unary(
+                '/reveille.webhook.v1.DeliveryService/ReplayDelivery',
+                request_serializer=reveille_dot_webhook_dot_v1_dot_delivery__service__pb2.ReplayDeliveryRequest.SerializeToString,
+                response_deserializer=reveille_dot_webhook_dot_v1_dot_delivery__service__pb2.ReplayDeliveryResponse.FromString,
+                _registered_method=True)
+        self.ReleaseHeldDeliveries = channel.unary_unary(
+                '/reveille.webhook.v1.DeliveryService/ReleaseHeldDeliveries',
+                request_serializer=reveille_dot_webhook_dot_v1_dot_delivery__service__pb2.ReleaseHeldDeliveriesRequest.SerializeToString,
+                response_deserializer=reveille_dot_webhook_dot_v1_dot_delivery__service__pb2.ReleaseHeldDeliveriesResponse.FromString,
+                _registered_method=True)
+        self.PurgeHeldDeliveries = channel.unary_unary(
+                '/reveille.webhook.v1.DeliveryService/PurgeHeldDeliveries',
+                request_serializer=reveille_dot_webhook_dot_v1_dot_delivery__service__pb2.PurgeHeldDeliveriesRequest.SerializeToString,
+                response_deserializer=reveille_dot_webhook_dot_v1_dot_delivery__service__pb2.PurgeHeldDeliveriesResponse.FromString,
+                _registered_method=True)
+        self.WatchDeliveries = channel.unary_stream(
+                '/reveille.webhook.v1.DeliveryService/WatchDeliveries',
+                request_serializer=reveille_dot_webhook_dot_v1_dot_delivery__service__pb2.WatchDeliveriesRequest.SerializeToString,
+                response_deserializer=reveille_dot_webhook_dot_v1_dot_delivery__service__pb2.WatchDeliveriesResponse.FromString,
+                _registered_method=True)
+        self.ExplainSignature = channel.unary_unary(
+                '/reveille.webhook.v1.DeliveryService/ExplainSignature',
+                request_serializer=reveille_dot_webhook_dot_v1_dot_delivery__service__pb2.ExplainSignatureRequest.SerializeToString,
+                response_deserializer=reveille_dot_webhook_dot_v1_dot_delivery__service__pb2.ExplainSignatureResponse.FromString,
+                _registered_method=True)
 
 
 class DeliveryServiceServicer:
-    """Reads deliveries.
+    """Reads deliveries, and sends them on again.
     """
 
     def ListDeliveries(self, request, context):
@@ -77,6 +102,41 @@ class DeliveryServiceServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def ReplayDelivery(self, request, context):
+        """Makes a new delivery of the stored bytes of one, which is judged anew. Errors: INVALID_FIELD, NOT_FOUND, WRONG_STATE (it was rejected, or its hook is gone), REQUEST_ID_REUSED.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def ReleaseHeldDeliveries(self, request, context):
+        """Lets deliveries go that the loop breaker holds, and closes the breaker. Errors: INVALID_FIELD, NOT_FOUND.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def PurgeHeldDeliveries(self, request, context):
+        """Ends deliveries that the loop breaker holds as ignored, and closes the breaker. Errors: INVALID_FIELD, NOT_FOUND.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def WatchDeliveries(self, request, context):
+        """Streams deliveries as they come in, and each again when it reaches another state. Errors: INVALID_FIELD, NOT_FOUND (workspace).
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def ExplainSignature(self, request, context):
+        """Tells why a delivery's signature failed, as found when it came in; what was expected is never shown. Errors: NOT_FOUND.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
 
 def add_DeliveryServiceServicer_to_server(servicer, server):
     rpc_method_handlers = {
@@ -95,6 +155,31 @@ def add_DeliveryServiceServicer_to_server(servicer, server):
                     request_deserializer=reveille_dot_webhook_dot_v1_dot_delivery__service__pb2.GetDeliveryBodyRequest.FromString,
                     response_serializer=reveille_dot_webhook_dot_v1_dot_delivery__service__pb2.GetDeliveryBodyResponse.SerializeToString,
             ),
+            'ReplayDelivery': grpc.unary_unary_rpc_method_handler(
+                    servicer.ReplayDelivery,
+                    request_deserializer=reveille_dot_webhook_dot_v1_dot_delivery__service__pb2.ReplayDeliveryRequest.FromString,
+                    response_serializer=reveille_dot_webhook_dot_v1_dot_delivery__service__pb2.ReplayDeliveryResponse.SerializeToString,
+            ),
+            'ReleaseHeldDeliveries': grpc.unary_unary_rpc_method_handler(
+                    servicer.ReleaseHeldDeliveries,
+                    request_deserializer=reveille_dot_webhook_dot_v1_dot_delivery__service__pb2.ReleaseHeldDeliveriesRequest.FromString,
+                    response_serializer=reveille_dot_webhook_dot_v1_dot_delivery__service__pb2.ReleaseHeldDeliveriesResponse.SerializeToString,
+            ),
+            'PurgeHeldDeliveries': grpc.unary_unary_rpc_method_handler(
+                    servicer.PurgeHeldDeliveries,
+                    request_deserializer=reveille_dot_webhook_dot_v1_dot_delivery__service__pb2.PurgeHeldDeliveriesRequest.FromString,
+                    response_serializer=reveille_dot_webhook_dot_v1_dot_delivery__service__pb2.PurgeHeldDeliveriesResponse.SerializeToString,
+            ),
+            'WatchDeliveries': grpc.unary_stream_rpc_method_handler(
+                    servicer.WatchDeliveries,
+                    request_deserializer=reveille_dot_webhook_dot_v1_dot_delivery__service__pb2.WatchDeliveriesRequest.FromString,
+                    response_serializer=reveille_dot_webhook_dot_v1_dot_delivery__service__pb2.WatchDeliveriesResponse.SerializeToString,
+            ),
+            'ExplainSignature': grpc.unary_unary_rpc_method_handler(
+                    servicer.ExplainSignature,
+                    request_deserializer=reveille_dot_webhook_dot_v1_dot_delivery__service__pb2.ExplainSignatureRequest.FromString,
+                    response_serializer=reveille_dot_webhook_dot_v1_dot_delivery__service__pb2.ExplainSignatureResponse.SerializeToString,
+            ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
             'reveille.webhook.v1.DeliveryService', rpc_method_handlers)
@@ -104,7 +189,7 @@ def add_DeliveryServiceServicer_to_server(servicer, server):
 
  # This class is part of an EXPERIMENTAL API.
 class DeliveryService:
-    """Reads deliveries.
+    """Reads deliveries, and sends them on again.
     """
 
     @staticmethod
@@ -178,6 +263,141 @@ class DeliveryService:
             '/reveille.webhook.v1.DeliveryService/GetDeliveryBody',
             reveille_dot_webhook_dot_v1_dot_delivery__service__pb2.GetDeliveryBodyRequest.SerializeToString,
             reveille_dot_webhook_dot_v1_dot_delivery__service__pb2.GetDeliveryBodyResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ReplayDelivery(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/reveille.webhook.v1.DeliveryService/ReplayDelivery',
+            reveille_dot_webhook_dot_v1_dot_delivery__service__pb2.ReplayDeliveryRequest.SerializeToString,
+            reveille_dot_webhook_dot_v1_dot_delivery__service__pb2.ReplayDeliveryResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ReleaseHeldDeliveries(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/reveille.webhook.v1.DeliveryService/ReleaseHeldDeliveries',
+            reveille_dot_webhook_dot_v1_dot_delivery__service__pb2.ReleaseHeldDeliveriesRequest.SerializeToString,
+            reveille_dot_webhook_dot_v1_dot_delivery__service__pb2.ReleaseHeldDeliveriesResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def PurgeHeldDeliveries(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/reveille.webhook.v1.DeliveryService/PurgeHeldDeliveries',
+            reveille_dot_webhook_dot_v1_dot_delivery__service__pb2.PurgeHeldDeliveriesRequest.SerializeToString,
+            reveille_dot_webhook_dot_v1_dot_delivery__service__pb2.PurgeHeldDeliveriesResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def WatchDeliveries(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_stream(
+            request,
+            target,
+            '/reveille.webhook.v1.DeliveryService/WatchDeliveries',
+            reveille_dot_webhook_dot_v1_dot_delivery__service__pb2.WatchDeliveriesRequest.SerializeToString,
+            reveille_dot_webhook_dot_v1_dot_delivery__service__pb2.WatchDeliveriesResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ExplainSignature(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/reveille.webhook.v1.DeliveryService/ExplainSignature',
+            reveille_dot_webhook_dot_v1_dot_delivery__service__pb2.ExplainSignatureRequest.SerializeToString,
+            reveille_dot_webhook_dot_v1_dot_delivery__service__pb2.ExplainSignatureResponse.FromString,
             options,
             channel_credentials,
             insecure,

@@ -27,7 +27,7 @@ GRPC_GENERATED_VERSION: str
 GRPC_VERSION: str
 
 class DeliveryServiceStub:
-    """Reads deliveries."""
+    """Reads deliveries, and sends them on again."""
 
     @_typing.overload
     def __new__(cls, channel: _grpc.Channel) -> _Self: ...
@@ -39,10 +39,20 @@ class DeliveryServiceStub:
     """Reads a delivery, without its body. Errors: NOT_FOUND."""
     GetDeliveryBody: _grpc.UnaryStreamMultiCallable[_delivery_service_pb2.GetDeliveryBodyRequest, _delivery_service_pb2.GetDeliveryBodyResponse]
     """Streams the body of a delivery byte for byte, in chunks of at most 256 KiB. Errors: NOT_FOUND."""
+    ReplayDelivery: _grpc.UnaryUnaryMultiCallable[_delivery_service_pb2.ReplayDeliveryRequest, _delivery_service_pb2.ReplayDeliveryResponse]
+    """Makes a new delivery of the stored bytes of one, which is judged anew. Errors: INVALID_FIELD, NOT_FOUND, WRONG_STATE (it was rejected, or its hook is gone), REQUEST_ID_REUSED."""
+    ReleaseHeldDeliveries: _grpc.UnaryUnaryMultiCallable[_delivery_service_pb2.ReleaseHeldDeliveriesRequest, _delivery_service_pb2.ReleaseHeldDeliveriesResponse]
+    """Lets deliveries go that the loop breaker holds, and closes the breaker. Errors: INVALID_FIELD, NOT_FOUND."""
+    PurgeHeldDeliveries: _grpc.UnaryUnaryMultiCallable[_delivery_service_pb2.PurgeHeldDeliveriesRequest, _delivery_service_pb2.PurgeHeldDeliveriesResponse]
+    """Ends deliveries that the loop breaker holds as ignored, and closes the breaker. Errors: INVALID_FIELD, NOT_FOUND."""
+    WatchDeliveries: _grpc.UnaryStreamMultiCallable[_delivery_service_pb2.WatchDeliveriesRequest, _delivery_service_pb2.WatchDeliveriesResponse]
+    """Streams deliveries as they come in, and each again when it reaches another state. Errors: INVALID_FIELD, NOT_FOUND (workspace)."""
+    ExplainSignature: _grpc.UnaryUnaryMultiCallable[_delivery_service_pb2.ExplainSignatureRequest, _delivery_service_pb2.ExplainSignatureResponse]
+    """Tells why a delivery's signature failed, as found when it came in; what was expected is never shown. Errors: NOT_FOUND."""
 
 @_typing.type_check_only
 class DeliveryServiceAsyncStub(DeliveryServiceStub):
-    """Reads deliveries."""
+    """Reads deliveries, and sends them on again."""
 
     def __init__(self, channel: _aio.Channel) -> None: ...
     ListDeliveries: _aio.UnaryUnaryMultiCallable[_delivery_service_pb2.ListDeliveriesRequest, _delivery_service_pb2.ListDeliveriesResponse]  # type: ignore[assignment]
@@ -51,9 +61,19 @@ class DeliveryServiceAsyncStub(DeliveryServiceStub):
     """Reads a delivery, without its body. Errors: NOT_FOUND."""
     GetDeliveryBody: _aio.UnaryStreamMultiCallable[_delivery_service_pb2.GetDeliveryBodyRequest, _delivery_service_pb2.GetDeliveryBodyResponse]  # type: ignore[assignment]
     """Streams the body of a delivery byte for byte, in chunks of at most 256 KiB. Errors: NOT_FOUND."""
+    ReplayDelivery: _aio.UnaryUnaryMultiCallable[_delivery_service_pb2.ReplayDeliveryRequest, _delivery_service_pb2.ReplayDeliveryResponse]  # type: ignore[assignment]
+    """Makes a new delivery of the stored bytes of one, which is judged anew. Errors: INVALID_FIELD, NOT_FOUND, WRONG_STATE (it was rejected, or its hook is gone), REQUEST_ID_REUSED."""
+    ReleaseHeldDeliveries: _aio.UnaryUnaryMultiCallable[_delivery_service_pb2.ReleaseHeldDeliveriesRequest, _delivery_service_pb2.ReleaseHeldDeliveriesResponse]  # type: ignore[assignment]
+    """Lets deliveries go that the loop breaker holds, and closes the breaker. Errors: INVALID_FIELD, NOT_FOUND."""
+    PurgeHeldDeliveries: _aio.UnaryUnaryMultiCallable[_delivery_service_pb2.PurgeHeldDeliveriesRequest, _delivery_service_pb2.PurgeHeldDeliveriesResponse]  # type: ignore[assignment]
+    """Ends deliveries that the loop breaker holds as ignored, and closes the breaker. Errors: INVALID_FIELD, NOT_FOUND."""
+    WatchDeliveries: _aio.UnaryStreamMultiCallable[_delivery_service_pb2.WatchDeliveriesRequest, _delivery_service_pb2.WatchDeliveriesResponse]  # type: ignore[assignment]
+    """Streams deliveries as they come in, and each again when it reaches another state. Errors: INVALID_FIELD, NOT_FOUND (workspace)."""
+    ExplainSignature: _aio.UnaryUnaryMultiCallable[_delivery_service_pb2.ExplainSignatureRequest, _delivery_service_pb2.ExplainSignatureResponse]  # type: ignore[assignment]
+    """Tells why a delivery's signature failed, as found when it came in; what was expected is never shown. Errors: NOT_FOUND."""
 
 class DeliveryServiceServicer(metaclass=_abc_1.ABCMeta):
-    """Reads deliveries."""
+    """Reads deliveries, and sends them on again."""
 
     @_abc_1.abstractmethod
     def ListDeliveries(
@@ -78,5 +98,45 @@ class DeliveryServiceServicer(metaclass=_abc_1.ABCMeta):
         context: _ServicerContext,
     ) -> _typing.Union[_abc.Iterator[_delivery_service_pb2.GetDeliveryBodyResponse], _abc.AsyncIterator[_delivery_service_pb2.GetDeliveryBodyResponse]]:
         """Streams the body of a delivery byte for byte, in chunks of at most 256 KiB. Errors: NOT_FOUND."""
+
+    @_abc_1.abstractmethod
+    def ReplayDelivery(
+        self,
+        request: _delivery_service_pb2.ReplayDeliveryRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_delivery_service_pb2.ReplayDeliveryResponse, _abc.Awaitable[_delivery_service_pb2.ReplayDeliveryResponse]]:
+        """Makes a new delivery of the stored bytes of one, which is judged anew. Errors: INVALID_FIELD, NOT_FOUND, WRONG_STATE (it was rejected, or its hook is gone), REQUEST_ID_REUSED."""
+
+    @_abc_1.abstractmethod
+    def ReleaseHeldDeliveries(
+        self,
+        request: _delivery_service_pb2.ReleaseHeldDeliveriesRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_delivery_service_pb2.ReleaseHeldDeliveriesResponse, _abc.Awaitable[_delivery_service_pb2.ReleaseHeldDeliveriesResponse]]:
+        """Lets deliveries go that the loop breaker holds, and closes the breaker. Errors: INVALID_FIELD, NOT_FOUND."""
+
+    @_abc_1.abstractmethod
+    def PurgeHeldDeliveries(
+        self,
+        request: _delivery_service_pb2.PurgeHeldDeliveriesRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_delivery_service_pb2.PurgeHeldDeliveriesResponse, _abc.Awaitable[_delivery_service_pb2.PurgeHeldDeliveriesResponse]]:
+        """Ends deliveries that the loop breaker holds as ignored, and closes the breaker. Errors: INVALID_FIELD, NOT_FOUND."""
+
+    @_abc_1.abstractmethod
+    def WatchDeliveries(
+        self,
+        request: _delivery_service_pb2.WatchDeliveriesRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_abc.Iterator[_delivery_service_pb2.WatchDeliveriesResponse], _abc.AsyncIterator[_delivery_service_pb2.WatchDeliveriesResponse]]:
+        """Streams deliveries as they come in, and each again when it reaches another state. Errors: INVALID_FIELD, NOT_FOUND (workspace)."""
+
+    @_abc_1.abstractmethod
+    def ExplainSignature(
+        self,
+        request: _delivery_service_pb2.ExplainSignatureRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_delivery_service_pb2.ExplainSignatureResponse, _abc.Awaitable[_delivery_service_pb2.ExplainSignatureResponse]]:
+        """Tells why a delivery's signature failed, as found when it came in; what was expected is never shown. Errors: NOT_FOUND."""
 
 def add_DeliveryServiceServicer_to_server(servicer: DeliveryServiceServicer, server: _typing.Union[_grpc.Server, _aio.Server]) -> None: ...

@@ -8,6 +8,7 @@ from google.protobuf import descriptor as _descriptor
 from google.protobuf import message as _message
 from google.protobuf import timestamp_pb2 as _timestamp_pb2
 from google.protobuf.internal import containers as _containers
+from google.protobuf.internal import enum_type_wrapper as _enum_type_wrapper
 import builtins as _builtins
 import sys
 import typing as _typing
@@ -18,6 +19,30 @@ else:
     from typing_extensions import TypeAlias as _TypeAlias, Never as _Never
 
 DESCRIPTOR: _descriptor.FileDescriptor
+
+class _ContentPolicy:
+    ValueType = _typing.NewType("ValueType", _builtins.int)
+    V: _TypeAlias = ValueType  # noqa: Y015
+
+class _ContentPolicyEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_ContentPolicy.ValueType], _builtins.type):
+    DESCRIPTOR: _descriptor.EnumDescriptor
+    CONTENT_POLICY_UNSPECIFIED: _ContentPolicy.ValueType  # 0
+    """The same as flag."""
+    CONTENT_POLICY_FLAG: _ContentPolicy.ValueType  # 1
+    """The delivery runs, and names the one before it."""
+    CONTENT_POLICY_REFUSE: _ContentPolicy.ValueType  # 2
+    """The delivery is rejected."""
+
+class ContentPolicy(_ContentPolicy, metaclass=_ContentPolicyEnumTypeWrapper):
+    """What is done with a copy of signed content under another id, which is how a captured request is replayed."""
+
+CONTENT_POLICY_UNSPECIFIED: ContentPolicy.ValueType  # 0
+"""The same as flag."""
+CONTENT_POLICY_FLAG: ContentPolicy.ValueType  # 1
+"""The delivery runs, and names the one before it."""
+CONTENT_POLICY_REFUSE: ContentPolicy.ValueType  # 2
+"""The delivery is rejected."""
+Global___ContentPolicy: _TypeAlias = ContentPolicy  # noqa: Y015
 
 @_typing.final
 class Endpoint(_message.Message):
@@ -33,6 +58,7 @@ class Endpoint(_message.Message):
     PROVIDER_FIELD_NUMBER: _builtins.int
     MAX_BODY_BYTES_FIELD_NUMBER: _builtins.int
     REVISION_FIELD_NUMBER: _builtins.int
+    OPTIONS_FIELD_NUMBER: _builtins.int
     endpoint_id: _builtins.str
     """The id, which is the trigger's."""
     workspace_id: _builtins.str
@@ -51,6 +77,10 @@ class Endpoint(_message.Message):
     def previous_token_expire_time(self) -> _timestamp_pb2.Timestamp:
         """When that grace ends."""
 
+    @_builtins.property
+    def options(self) -> Global___EndpointOptions:
+        """What else the hook does otherwise than usual."""
+
     def __init__(
         self,
         *,
@@ -62,14 +92,109 @@ class Endpoint(_message.Message):
         provider: _builtins.str = ...,
         max_body_bytes: _builtins.int = ...,
         revision: _builtins.int = ...,
+        options: Global___EndpointOptions | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["previous_token_expire_time", b"previous_token_expire_time"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["options", b"options", "previous_token_expire_time", b"previous_token_expire_time"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["endpoint_id", b"endpoint_id", "max_body_bytes", b"max_body_bytes", "previous_token_expire_time", b"previous_token_expire_time", "previous_token_sha256", b"previous_token_sha256", "provider", b"provider", "revision", b"revision", "token_sha256", b"token_sha256", "workspace_id", b"workspace_id"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["endpoint_id", b"endpoint_id", "max_body_bytes", b"max_body_bytes", "options", b"options", "previous_token_expire_time", b"previous_token_expire_time", "previous_token_sha256", b"previous_token_sha256", "provider", b"provider", "revision", b"revision", "token_sha256", b"token_sha256", "workspace_id", b"workspace_id"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___Endpoint: _TypeAlias = Endpoint  # noqa: Y015
+
+@_typing.final
+class EndpointOptions(_message.Message):
+    """What a hook may do otherwise than usual."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    GENERIC_FIELD_NUMBER: _builtins.int
+    CONTENT_POLICY_FIELD_NUMBER: _builtins.int
+    RATE_PER_MINUTE_FIELD_NUMBER: _builtins.int
+    HOURLY_BUDGET_FIELD_NUMBER: _builtins.int
+    LANE_PATH_FIELD_NUMBER: _builtins.int
+    EXCLUDED_SENDERS_FIELD_NUMBER: _builtins.int
+    OWN_MARKERS_FIELD_NUMBER: _builtins.int
+    content_policy: Global___ContentPolicy.ValueType
+    """What is done with signed content that came before under another id."""
+    rate_per_minute: _builtins.int
+    """Deliveries dispatched in a minute, and at once after a quiet minute; the gateway's setting when zero."""
+    hourly_budget: _builtins.int
+    """Deliveries dispatched in an hour before the loop breaker holds the others; the gateway's setting when zero."""
+    lane_path: _builtins.str
+    """The value in the body, names and positions with dots between them, whose deliveries are dispatched one after another."""
+    @_builtins.property
+    def generic(self) -> Global___GenericScheme:
+        """How the sender signs; for the providers generic_hmac and generic_token only."""
+
+    @_builtins.property
+    def excluded_senders(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """Senders whose events are ignored, such as the account that our own agents use; at most 50."""
+
+    @_builtins.property
+    def own_markers(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """Texts that our own agents leave behind: a body that holds one is ignored; at most 20."""
+
+    def __init__(
+        self,
+        *,
+        generic: Global___GenericScheme | None = ...,
+        content_policy: Global___ContentPolicy.ValueType = ...,
+        rate_per_minute: _builtins.int = ...,
+        hourly_budget: _builtins.int = ...,
+        lane_path: _builtins.str = ...,
+        excluded_senders: _abc.Iterable[_builtins.str] | None = ...,
+        own_markers: _abc.Iterable[_builtins.str] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["generic", b"generic"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["content_policy", b"content_policy", "excluded_senders", b"excluded_senders", "generic", b"generic", "hourly_budget", b"hourly_budget", "lane_path", b"lane_path", "own_markers", b"own_markers", "rate_per_minute", b"rate_per_minute"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___EndpointOptions: _TypeAlias = EndpointOptions  # noqa: Y015
+
+@_typing.final
+class GenericScheme(_message.Message):
+    """How a sender without a row of its own signs."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    HEADER_FIELD_NUMBER: _builtins.int
+    ALGORITHM_FIELD_NUMBER: _builtins.int
+    ENCODING_FIELD_NUMBER: _builtins.int
+    PREFIX_FIELD_NUMBER: _builtins.int
+    SEPARATOR_FIELD_NUMBER: _builtins.int
+    EVENT_FIELD_NUMBER: _builtins.int
+    header: _builtins.str
+    """The header that holds the signature, or the token; the provider's usual one when empty."""
+    algorithm: _builtins.str
+    """`sha1`, `sha256` or `sha512`; `sha256` when empty."""
+    encoding: _builtins.str
+    """`hex` or `base64`; `hex` when empty."""
+    prefix: _builtins.str
+    """What stands before each signature."""
+    separator: _builtins.str
+    """What stands between signatures, where there may be several: a comma, a semicolon or a space."""
+    event: _builtins.str
+    """What an event is called that the sender does not name."""
+    def __init__(
+        self,
+        *,
+        header: _builtins.str = ...,
+        algorithm: _builtins.str = ...,
+        encoding: _builtins.str = ...,
+        prefix: _builtins.str = ...,
+        separator: _builtins.str = ...,
+        event: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["algorithm", b"algorithm", "encoding", b"encoding", "event", b"event", "header", b"header", "prefix", b"prefix", "separator", b"separator"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___GenericScheme: _TypeAlias = GenericScheme  # noqa: Y015
 
 @_typing.final
 class PutEndpointRequest(_message.Message):
@@ -397,20 +522,88 @@ class Provider(_message.Message):
 
     NAME_FIELD_NUMBER: _builtins.int
     SIGNATURE_HEADER_FIELD_NUMBER: _builtins.int
+    SCHEME_FIELD_NUMBER: _builtins.int
+    DEMANDS_SECRET_FIELD_NUMBER: _builtins.int
     name: _builtins.str
     """What an endpoint calls it, for example `github`."""
     signature_header: _builtins.str
-    """The header that must hold a valid signature as soon as the endpoint has a signing secret."""
+    """The header that must hold a valid signature as soon as the endpoint has a signing secret; empty when it is in the body."""
+    demands_secret: _builtins.bool
+    """Whether its hooks take nothing before they have a signing secret."""
+    @_builtins.property
+    def scheme(self) -> Global___SignatureScheme:
+        """How a request is signed; absent where it takes more than a template."""
+
     def __init__(
         self,
         *,
         name: _builtins.str = ...,
         signature_header: _builtins.str = ...,
+        scheme: Global___SignatureScheme | None = ...,
+        demands_secret: _builtins.bool = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["scheme", b"scheme"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["name", b"name", "signature_header", b"signature_header"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["demands_secret", b"demands_secret", "name", b"name", "scheme", b"scheme", "signature_header", b"signature_header"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___Provider: _TypeAlias = Provider  # noqa: Y015
+
+@_typing.final
+class SignatureScheme(_message.Message):
+    """How a sender signs, as far as a template can say it."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    ALGORITHM_FIELD_NUMBER: _builtins.int
+    ENCODING_FIELD_NUMBER: _builtins.int
+    PREFIX_FIELD_NUMBER: _builtins.int
+    KEY_FIELD_NUMBER: _builtins.int
+    MESSAGE_FIELD_NUMBER: _builtins.int
+    TIMESTAMP_HEADER_FIELD_NUMBER: _builtins.int
+    TIMESTAMP_PREFIX_FIELD_NUMBER: _builtins.int
+    TIMESTAMP_UNIT_FIELD_NUMBER: _builtins.int
+    ID_HEADER_FIELD_NUMBER: _builtins.int
+    SEPARATOR_FIELD_NUMBER: _builtins.int
+    algorithm: _builtins.str
+    """`hmac_sha1`, `hmac_sha256`, `hmac_sha512`, or `equals` for a token."""
+    encoding: _builtins.str
+    """`hex`, `base64` or `plain`."""
+    prefix: _builtins.str
+    """What stands before the signature."""
+    key: _builtins.str
+    """How the secret becomes a key: `text`, `base64`, `hex` or `whsec`."""
+    message: _builtins.str
+    """What is signed: a template over {body}, {timestamp}, {id}, {url} and {method}."""
+    timestamp_header: _builtins.str
+    """The header that holds the time; empty when it stands in the list of signatures, or nowhere."""
+    timestamp_prefix: _builtins.str
+    """What stands before the time in the list of signatures."""
+    timestamp_unit: _builtins.str
+    """`seconds`, `milliseconds` or `iso`."""
+    id_header: _builtins.str
+    """The header that holds the id."""
+    separator: _builtins.str
+    """What stands between the items of the list."""
+    def __init__(
+        self,
+        *,
+        algorithm: _builtins.str = ...,
+        encoding: _builtins.str = ...,
+        prefix: _builtins.str = ...,
+        key: _builtins.str = ...,
+        message: _builtins.str = ...,
+        timestamp_header: _builtins.str = ...,
+        timestamp_prefix: _builtins.str = ...,
+        timestamp_unit: _builtins.str = ...,
+        id_header: _builtins.str = ...,
+        separator: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["algorithm", b"algorithm", "encoding", b"encoding", "id_header", b"id_header", "key", b"key", "message", b"message", "prefix", b"prefix", "separator", b"separator", "timestamp_header", b"timestamp_header", "timestamp_prefix", b"timestamp_prefix", "timestamp_unit", b"timestamp_unit"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___SignatureScheme: _TypeAlias = SignatureScheme  # noqa: Y015

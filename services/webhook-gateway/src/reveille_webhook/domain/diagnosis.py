@@ -1,0 +1,311 @@
+"""Why a signature failed: the usual mistakes, each tried in turn. What was expected is never told.
+
+It looks once, when the request is here: signatures are not kept.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+from urllib.parse import unquote_to_bytes
+
+from reveille_webhook.domain.keys import seconds_of
+from reveille_webhook.domain.provider import Provider
+from reveille_webhook.domain.request import Headers, Request, values_of
+from reveille_webhook.domain.scheme import (
+    Algorithm,
+    Encoding,
+    Header,
+    Key,
+    Scheme,
+    headers_of,
+)
+from reveille_webhook.domain.signature import stamp_of, verify, verify_scheme
+from reveille_webhook.domain.states import SignatureState
+
+# Re-serialising more than this would cost more than an explanation is worth.
+_LARGEST_BODY = 1 << 20
+_ANY_TIME = 10**12
+_STYLES: tuple[tuple[str, dict[str, Any]], ...] = (
+    ("compact", {"separators": (",", ":")}),
+    ("with spaces", {}),
+    ("indented", {"indent": 2}),
+    ("keys in order", {"separators": (",", ":"), "sort_keys": True}),
+)
+Change = Callable[[bytes], bytes]
+_HMACS = (Algorithm.HMAC_SHA1, Algorithm.HMAC_SHA256, Algorithm.HMAC_SHA512)
+
+TEXTS = {
+    "header_missing": "the header that holds the signature did not come; has the sender a secret?",
+    "header_twice": "the header that holds the signature came more than once",
+    "other_provider": "it is signed as {detail} signs; is the hook's provider right?",
+    "no_secret": "the hook has no live signing secret",
+    "clock_off": "the signature is right, but its time is {detail} s off; check the clocks",
+    "time_unreadable": "the time that is signed is missing, or is not written as it has to be",
+    "prefix": "the signature is right, but what stands before it is not",
+    "encoding": "the signature is right, but is written in another encoding: {detail}",
+    "algorithm": "the signature is right, but is made with another algorithm: {detail}",
+    "newline_in_secret": "the signature is right with a line end or a space more in one secret",
+    "secret_encoding": "the signature is right with the secret read as {detail}",
+    "reserialized_body": "the signature is right for the same JSON written otherwise ({detail}): "
+    "something on the way read the body and wrote it again",
+    "trailing_newline": "the signature is right with a line end more or less after the body",
+    "body_encoding": "the signature is right for the body without its byte order mark",
+    "form_content": "the signature is over what the form holds, not over the form",
+    "url": "the signature is right for another address ({detail}); check REVEILLE_PUBLIC_URL",
+    "expired_secret": "a secret of this hook matches that has expired",
+    "other_hooks_secret": "the secret of another hook in the workspace matches: {detail}",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One reason; `detail` is never taken from a credential."""
+
+    code: str
+    detail: str = ""
+
+    @property
+    def note(self) -> str:
+        """Give it as a row keeps it."""
+        return f"{self.code}:{self.detail}" if self.detail else self.code
+
+
+def finding_of(note: str) -> Finding:
+    """Read a note."""
+    code, _, detail = note.partition(":")
+    return Finding(code, detail)
+
+
+def text_of(finding: Finding) -> str:
+    """Say a finding in words."""
+    return TEXTS.get(finding.code, finding.code).format(detail=finding.detail)
+
+
+@dataclass(frozen=True, slots=True)
+class OtherSecret:
+    """A secret that does not count at the hook: whose it is, or empty for an expired own one."""
+
+    endpoint_id: str
+    value: bytes
+
+
+def diagnose(
+    provider: Provider,
+    secrets: Sequence[bytes],
+    others: Sequence[OtherSecret],
+    request: Request,
+    now: float,
+    table: Sequence[Provider] = (),
+) -> list[Finding]:
+    """Find why a signature failed, likeliest first; empty when it is none of the usual reasons."""
+    found = list(_absent(provider, request.headers, table))
+    if not any(secrets):
+        return [Finding("no_secret"), *found]
+    if found:
+        return found
+    schemes = provider.schemes if provider.special is None else ()
+    if any(_unreadable_time(scheme, request) for scheme in schemes):
+        return [Finding("time_unreadable")]
+    for scheme in schemes:
+        found += _clock(scheme, secrets, request, now)
+    if found:
+        return found
+    # From here on the time does not matter: the one mistake that is looked for is another.
+    timeless = replace(provider, schemes=tuple(_any_time(each) for each in provider.schemes))
+    for other in others:
+        if verify(timeless, [other.value], request, now).state is SignatureState.VALID:
+            code = "other_hooks_secret" if other.endpoint_id else "expired_secret"
+            found.append(Finding(code, other.endpoint_id))
+            break
+    for scheme in timeless.schemes if provider.special is None else ():
+        found += _spelling(scheme, secrets, request, now)
+    found += _secrets(timeless, secrets, request, now)
+    found += _bodies(timeless, secrets, request, now)
+    found += _urls(timeless, secrets, request, now)
+    return list(dict.fromkeys(found))
+
+
+def _absent(provider: Provider, headers: Headers, table: Sequence[Provider]) -> Iterator[Finding]:
+    own = headers_of(provider.schemes)
+    if not own:
+        return
+    counts = [len(values_of(headers, name)) for name in own]
+    if max(counts) > 1:
+        yield Finding("header_twice")
+    elif not any(any(values_of(headers, name)) for name in own):
+        for other in table:
+            if any(values_of(headers, name) for name in headers_of(other.schemes) - own):
+                yield Finding("other_provider", other.name)
+                break
+        yield Finding("header_missing")
+
+
+def _stamp(scheme: Scheme, request: Request) -> bytes | None:
+    if scheme.stamp is None:
+        return None
+    items = [
+        item
+        for source in scheme.sources
+        if isinstance(source, Header)
+        for value in values_of(request.headers, source.name)
+        for item in (value.split(scheme.separator.encode()) if scheme.separator else [value])
+    ]
+    return stamp_of(scheme.stamp, request, items)
+
+
+def _unreadable_time(scheme: Scheme, request: Request) -> bool:
+    if scheme.stamp is None or scheme.when is not None:
+        return False
+    written = _stamp(scheme, request)
+    return written is None or seconds_of(written, scheme.stamp.unit) is None
+
+
+def _any_time(scheme: Scheme) -> Scheme:
+    if scheme.stamp is None:
+        return scheme
+    return replace(scheme, stamp=replace(scheme.stamp, past=_ANY_TIME, future=_ANY_TIME))
+
+
+def _clock(
+    scheme: Scheme, secrets: Sequence[bytes], request: Request, now: float
+) -> Iterator[Finding]:
+    written = _stamp(scheme, request)
+    if scheme.stamp is None or written is None:
+        return
+    moment = seconds_of(written, scheme.stamp.unit)
+    if moment is not None and _valid(_any_time(scheme), secrets, request, now):
+        yield Finding("clock_off", str(round(moment - now)))
+
+
+def _valid(scheme: Scheme, secrets: Sequence[bytes], request: Request, now: float) -> bool:
+    return verify_scheme(scheme, secrets, request, now).state is SignatureState.VALID
+
+
+def _spelling(
+    scheme: Scheme, secrets: Sequence[bytes], request: Request, now: float
+) -> Iterator[Finding]:
+    """Try another prefix, encoding, algorithm and key."""
+    names = headers_of([scheme])
+    bare = replace(scheme, kinds=(replace(scheme.kinds[0], prefix=""),))
+    for prefix in {kind.prefix for kind in scheme.kinds} | {"sha256=", "sha1=", "v1=", "v0="}:
+        stripped = _rewritten(request, names, _without(prefix))
+        if _valid(bare, secrets, stripped, now) and not _valid(scheme, secrets, request, now):
+            yield Finding("prefix")
+            break
+    lowered = _rewritten(request, names, lambda value: _keeping_prefix(value, scheme, bytes.lower))
+    if scheme.encoding is Encoding.HEX and _valid(scheme, secrets, lowered, now):
+        yield Finding("encoding", "hex in upper case")
+    padded = _rewritten(
+        request, names, lambda value: _keeping_prefix(value, scheme, _standard_base64)
+    )
+    for encoding, sent in ((Encoding.HEX, request), (Encoding.BASE64, padded)):
+        other = replace(scheme, encoding=encoding)
+        if scheme.encoding is not Encoding.PLAIN and _valid(other, secrets, sent, now):
+            yield Finding("encoding", encoding.value)
+    for kind in scheme.kinds:
+        for algorithm in _HMACS if kind.algorithm in _HMACS else ():
+            changed = replace(scheme, kinds=(replace(kind, algorithm=algorithm),))
+            if algorithm is not kind.algorithm and _valid(changed, secrets, request, now):
+                yield Finding("algorithm", algorithm.value)
+        for key in (Key.TEXT, Key.BASE64, Key.HEX):
+            changed = replace(scheme, kinds=(replace(kind, key=key),))
+            if key is not kind.key and _valid(changed, secrets, request, now):
+                yield Finding("secret_encoding", key.value)
+
+
+def _without(prefix: str) -> Change:
+    return lambda value: value.removeprefix(prefix.encode())
+
+
+def _keeping_prefix(value: bytes, scheme: Scheme, change: Change) -> bytes:
+    for kind in scheme.kinds:
+        prefix = kind.prefix.encode()
+        if value.startswith(prefix):
+            return prefix + change(value[len(prefix) :])
+    return value
+
+
+def _standard_base64(text: bytes) -> bytes:
+    bare = text.replace(b"-", b"+").replace(b"_", b"/").rstrip(b"=")
+    return bare + b"=" * (-len(bare) % 4)
+
+
+def _rewritten(request: Request, names: frozenset[str], change: Change) -> Request:
+    return replace(
+        request,
+        headers=[
+            (name, change(value) if name.decode("latin-1") in names else value)
+            for name, value in request.headers
+        ],
+    )
+
+
+def _secrets(
+    provider: Provider, secrets: Sequence[bytes], request: Request, now: float
+) -> Iterator[Finding]:
+    variants = [
+        variant
+        for secret in secrets
+        for variant in (secret.strip(), secret + b"\n", secret + b"\r\n", secret + b" ")
+        if variant != secret
+    ]
+    if verify(provider, variants, request, now).state is SignatureState.VALID:
+        yield Finding("newline_in_secret")
+
+
+def _bodies(
+    provider: Provider, secrets: Sequence[bytes], request: Request, now: float
+) -> Iterator[Finding]:
+    if len(request.body) > _LARGEST_BODY:
+        return
+    for finding, body in _variants(request.body):
+        changed = replace(request, body=body)
+        if body != request.body and _matches(provider, secrets, changed, now):
+            yield finding
+            return
+
+
+def _matches(provider: Provider, secrets: Sequence[bytes], request: Request, now: float) -> bool:
+    return verify(provider, secrets, request, now).state is SignatureState.VALID
+
+
+def _variants(body: bytes) -> Iterator[tuple[Finding, bytes]]:
+    for ending in (b"\n", b"\r\n"):
+        yield Finding("trailing_newline"), body + ending
+        yield Finding("trailing_newline"), body.removesuffix(ending)
+    yield Finding("body_encoding"), body.removeprefix(b"\xef\xbb\xbf")
+    if body.startswith(b"payload="):
+        yield Finding("form_content"), unquote_to_bytes(body[8:].replace(b"+", b" "))
+    try:
+        document = json.loads(body)
+    except (ValueError, RecursionError):
+        return
+    for name, options in _STYLES:
+        for ascii_only in (False, True):
+            try:
+                text = json.dumps(document, ensure_ascii=ascii_only, **options)
+            except (ValueError, RecursionError):
+                return
+            written = text.encode("utf-8", "replace")
+            yield Finding("reserialized_body", name), written
+            yield Finding("reserialized_body", name), written.replace(b"/", b"\\/")
+
+
+def _urls(
+    provider: Provider, secrets: Sequence[bytes], request: Request, now: float
+) -> Iterator[Finding]:
+    scheme, _, rest = request.url.partition("://")
+    if not rest or _matches(provider, secrets, request, now):
+        return
+    other = "http" if scheme == "https" else "https"
+    for name, url in (
+        (f"with {other}", f"{other}://{rest}"),
+        ("with a slash at its end", f"{request.url}/"),
+        ("without its query", request.url.partition("?")[0]),
+    ):
+        if url != request.url and _matches(provider, secrets, replace(request, url=url), now):
+            yield Finding("url", name)
+            return

@@ -1,0 +1,68 @@
+"""A hook's own word on how its sender signs, for senders that have no row of their own."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, replace
+
+from reveille_webhook.domain.provider import Provider
+from reveille_webhook.domain.scheme import Algorithm, Encoding, Header, Kind, Scheme
+
+ALGORITHMS = {
+    "sha1": Algorithm.HMAC_SHA1,
+    "sha256": Algorithm.HMAC_SHA256,
+    "sha512": Algorithm.HMAC_SHA512,
+}
+ENCODINGS = {"hex": Encoding.HEX, "base64": Encoding.BASE64}
+_HEADER = re.compile(r"[a-z0-9!#$%&'*+.^_`|~-]{1,100}")
+_PREFIX = re.compile(r"[\x21-\x7e]{0,50}")
+_LONGEST_EVENT = 100
+
+
+@dataclass(frozen=True, slots=True)
+class Generic:
+    """The header, and for an HMAC how it is made; `event` names what the sender does not name."""
+
+    header: str = ""
+    algorithm: str = "sha256"
+    encoding: str = "hex"
+    prefix: str = ""
+    separator: str = ""
+    event: str = ""
+
+
+def violations(provider: str, generic: Generic) -> list[tuple[str, str]]:
+    """Say which fields cannot be used, and why."""
+    found = []
+    if provider not in {"generic_hmac", "generic_token"}:
+        found.append(("", "only generic_hmac and generic_token are told how their sender signs"))
+    if generic.header and _HEADER.fullmatch(generic.header.lower()) is None:
+        found.append(("header", "must be a header's name"))
+    if generic.algorithm not in ALGORITHMS:
+        found.append(("algorithm", f"must be one of: {', '.join(ALGORITHMS)}"))
+    if generic.encoding not in ENCODINGS:
+        found.append(("encoding", f"must be one of: {', '.join(ENCODINGS)}"))
+    if _PREFIX.fullmatch(generic.prefix) is None:
+        found.append(("prefix", "must be at most 50 visible ASCII characters"))
+    if generic.separator not in {"", ",", ";", " "}:
+        found.append(("separator", "must be a comma, a semicolon or a space, or empty"))
+    if len(generic.event) > _LONGEST_EVENT or not generic.event.isprintable():
+        found.append(("event", f"must be at most {_LONGEST_EVENT} printable characters"))
+    return found
+
+
+def told(provider: Provider, generic: Generic | None) -> Provider:
+    """Give the row as a hook wants it."""
+    if generic is None or not generic.header:
+        return provider
+    header = (Header(generic.header.lower()),)
+    if provider.name == "generic_token":
+        scheme = replace(provider.schemes[0], sources=header)
+    else:
+        scheme = Scheme(
+            header,
+            (Kind(ALGORITHMS[generic.algorithm], generic.prefix),),
+            ENCODINGS[generic.encoding],
+            separator=generic.separator,
+        )
+    return replace(provider, schemes=(scheme,))

@@ -1,0 +1,305 @@
+"""What a hook may do otherwise than usual: rates, lanes, the loop breaker, copies, exclusions."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import json
+from typing import Any
+
+import grpc
+import pytest
+from tests.integration.webhook.conftest import SECRET, Gateway, Hook, Stage, signature
+from tests.integration.webhook.peer import FakeAutopilot
+
+from reveille.explain.v1 import explain_service_pb2 as explain_pb
+from reveille.webhook.v1 import delivery_service_pb2 as pb
+from reveille.webhook.v1 import endpoint_service_pb2 as endpoint_pb
+from reveille_runtime.access import Role
+from reveille_runtime.errors import InvalidArgument, NotFound, PermissionDenied
+from reveille_runtime.rpc_errors import from_rpc_error
+
+BODY = b'{"action":"opened"}'
+
+
+def options(**fields: Any) -> endpoint_pb.EndpointOptions:
+    return endpoint_pb.EndpointOptions(**fields)
+
+
+async def send(gateway: Gateway, hook: Hook, number: int, first: int = 0) -> None:
+    """Post distinct deliveries together."""
+    await asyncio.gather(
+        *(
+            gateway.post(hook, json.dumps({"n": each}).encode(), delivery=f"d-{each}")
+            for each in range(first, first + number)
+        )
+    )
+
+
+async def states(gateway: Gateway) -> list[str]:
+    return sorted(row["state"] for row in await gateway.rows())
+
+
+async def test_a_burst_is_stored_whole_and_paced_without_an_attempt(
+    gateway: Gateway, peer: FakeAutopilot
+) -> None:
+    hook = await gateway.hook(options=options(rate_per_minute=6))
+    await send(gateway, hook, 10)
+
+    await gateway.work()
+
+    waiting = [row for row in await gateway.rows() if row["state"] == "queued"]
+    assert (len(peer.bodies), len(waiting)) == (6, 4)
+    assert {row["dispatch_attempts"] for row in waiting} == {0}
+    # Each waits for a moment of its own, ten seconds after the one before.
+    moments = sorted(row["available_at"] for row in waiting)
+    steps = {(later - one).total_seconds() for one, later in itertools.pairwise(moments)}
+    assert steps == {10.0}
+    gateway.database.move_clock(21)
+    await gateway.work()
+    assert len(peer.bodies) == 8
+    gateway.database.move_clock(3600)
+    await gateway.work()
+    assert len(peer.bodies) == 10
+
+
+async def test_one_hook_at_its_rate_does_not_hold_up_another(
+    gateway: Gateway, peer: FakeAutopilot
+) -> None:
+    slow = await gateway.hook(options=options(rate_per_minute=1))
+    other = await gateway.hook()
+    await send(gateway, slow, 5)
+    await gateway.post(other, BODY, delivery="other")
+
+    await gateway.work()
+
+    found = {row["dedupe_key"]: row["state"] for row in await gateway.rows()}
+    assert found["other"] == "dispatched"
+    assert len(peer.bodies) == 2
+
+
+async def test_deliveries_of_one_lane_follow_each_other(
+    gateway: Gateway, peer: FakeAutopilot
+) -> None:
+    hook = await gateway.hook(options=options(lane_path="pr.number"))
+    for name, number in (("a1", 1), ("a2", 1), ("b1", 2), ("a3", 1)):
+        body = json.dumps({"pr": {"number": number}}).encode()
+        await gateway.post(hook, body, delivery=name)
+    peer.may_dispatch.clear()
+    await gateway.claim()
+    taken = {row["dedupe_key"] for row in await gateway.rows() if row["lease_token"]}
+    peer.may_dispatch.set()
+    await gateway.idle()
+    while len(peer.bodies) < 4:
+        await gateway.work()
+
+    assert taken == {"a1", "b1"}
+    order = [each.headers["x-github-delivery"] for each in peer.bodies]
+    assert sorted(order) == ["a1", "a2", "a3", "b1"]
+    assert [each for each in order if each != "b1"] == ["a1", "a2", "a3"]
+
+
+async def test_beyond_its_budget_a_hook_is_held_until_people_decide(
+    gateway: Gateway, peer: FakeAutopilot
+) -> None:
+    hook = await gateway.hook(options=options(hourly_budget=3))
+    admin = gateway.stage.keys.user("ada", {hook.workspace_id: Role.ADMIN})
+    await send(gateway, hook, 5)
+
+    await gateway.work()
+    late = await gateway.post(hook, BODY, delivery="late")
+    copy = await gateway.post(hook, BODY, delivery="late")
+
+    assert len(peer.bodies) == 3
+    assert await states(gateway) == ["dispatched"] * 3 + ["held"] * 3
+    assert (late.status, late.json["status"], late.json["reason"]) == (202, "held", "loop_breaker")
+    assert copy.json["status"] == "duplicate"
+    found = (await gateway.explains().Explain(explain_pb.ExplainRequest(id=str(hook.id)))).findings
+    endpoint = next(each for each in found if each.subject == "hook")
+    assert (endpoint.state, endpoint.command) == (
+        "holding",
+        f"reveille deliveries release {hook.id}",
+    )
+    assert "3 are held" in endpoint.text
+    held = next(each for each in found if each.state == "held")
+    assert held.command == f"reveille deliveries release {hook.id}"
+
+    released = await gateway.deliveries(admin).ReleaseHeldDeliveries(
+        pb.ReleaseHeldDeliveriesRequest(endpoint_id=str(hook.id))
+    )
+    await gateway.work()
+
+    assert released.deliveries == 3
+    assert await states(gateway) == ["dispatched"] * 6
+    # The breaker is closed, and counts anew.
+    after = await gateway.post(hook, BODY, delivery="after")
+    assert after.json["status"] == "accepted"
+
+
+async def test_what_is_held_can_be_purged(gateway: Gateway, peer: FakeAutopilot) -> None:
+    hook = await gateway.hook(options=options(hourly_budget=1))
+    admin = gateway.stage.keys.user("ada", {hook.workspace_id: Role.ADMIN})
+    await send(gateway, hook, 3)
+    await gateway.work()
+
+    purged = await gateway.deliveries(admin).PurgeHeldDeliveries(
+        pb.PurgeHeldDeliveriesRequest(endpoint_id=str(hook.id))
+    )
+    await gateway.work()
+
+    assert purged.deliveries == 2
+    assert await states(gateway) == ["dispatched", "ignored", "ignored"]
+    reasons = {row["reason"] for row in await gateway.rows() if row["state"] == "ignored"}
+    assert reasons == {"purged"}
+    assert len(peer.bodies) == 1
+    # Its id is free: what was purged may be sent again.
+    assert (await gateway.post(hook, BODY, delivery="d-2")).json["status"] == "accepted"
+
+
+async def test_an_hour_later_the_budget_is_whole_again(
+    gateway: Gateway, peer: FakeAutopilot
+) -> None:
+    hook = await gateway.hook(options=options(hourly_budget=2))
+    await send(gateway, hook, 2)
+    await gateway.work()
+    gateway.database.move_clock(3601)
+    await send(gateway, hook, 2, first=2)
+
+    await gateway.work()
+
+    assert await states(gateway) == ["dispatched"] * 4
+
+
+async def test_held_deliveries_are_for_administrators_of_their_workspace(gateway: Gateway) -> None:
+    hook = await gateway.hook()
+    stranger = gateway.stage.keys.user("eve", {})
+    member = gateway.stage.keys.user("maria", {hook.workspace_id: Role.MEMBER})
+    for token, error in ((stranger, NotFound), (member, PermissionDenied)):
+        stub = gateway.deliveries(token)
+        with pytest.raises(grpc.aio.AioRpcError) as caught:
+            await stub.ReleaseHeldDeliveries(
+                pb.ReleaseHeldDeliveriesRequest(endpoint_id=str(hook.id))
+            )
+        assert isinstance(from_rpc_error(caught.value), error)
+
+
+@pytest.mark.parametrize("refuses", [False, True])
+async def test_a_captured_body_under_a_new_id_is_marked_or_refused(
+    gateway: Gateway, peer: FakeAutopilot, refuses: bool
+) -> None:
+    policy = endpoint_pb.CONTENT_POLICY_REFUSE if refuses else endpoint_pb.CONTENT_POLICY_FLAG
+    hook = await gateway.hook(options=options(content_policy=policy))
+
+    first = await gateway.post(hook, BODY, delivery="d-1")
+    again = await gateway.post(hook, BODY, delivery="d-1")
+    replayed = await gateway.post(hook, BODY, delivery="d-2")
+
+    rows = {row["response_status"]: row for row in await gateway.rows()}
+    original = await gateway.rows()
+    assert again.json["status"] == "duplicate"
+    assert original[0]["content_copy_of"] is None
+    if refuses:
+        assert (replayed.status, replayed.json["reason"]) == (409, "replayed_content")
+        row = rows[409]
+        assert (row["state"], row["dedupe_key"]) == ("rejected", None)
+        assert first.json["delivery_id"] in row["message"]
+    else:
+        assert replayed.json["status"] == "accepted"
+        assert str(original[1]["content_copy_of"]) == first.json["delivery_id"]
+    await gateway.work()
+    assert len(peer.bodies) == (1 if refuses else 2)
+
+
+async def test_of_copies_that_come_together_one_is_taken(
+    gateway: Gateway, peer: FakeAutopilot
+) -> None:
+    hook = await gateway.hook(options=options(content_policy=endpoint_pb.CONTENT_POLICY_REFUSE))
+
+    answers = await asyncio.gather(
+        *(gateway.post(hook, BODY, delivery=f"d-{number}") for number in range(20))
+    )
+
+    assert sorted(answer.status for answer in answers) == [200] + [409] * 19
+
+
+async def test_an_id_that_is_signed_needs_no_content_key(gateway: Gateway) -> None:
+    plain = await gateway.hook(secret=None)
+    await gateway.post(plain, BODY, secret=None, delivery="d-1")
+
+    assert (await gateway.row())["content_key"] is None
+
+
+async def test_our_own_doing_is_ignored_before_anybody_is_asked(
+    gateway: Gateway, peer: FakeAutopilot
+) -> None:
+    hook = await gateway.hook(
+        options=options(excluded_senders=["our-bot"], own_markers=["<!-- by reveille -->"])
+    )
+    bodies = [
+        b'{"sender":{"login":"Our-Bot"}}',
+        b'{"sender":{"login":"octocat"},"text":"<!-- by reveille -->"}',
+        b'{"sender":{"login":"octocat"}}',
+    ]
+
+    answers = [
+        await gateway.post(hook, body, delivery=f"d-{number}") for number, body in enumerate(bodies)
+    ]
+
+    assert [(each.json["status"], each.json.get("reason")) for each in answers] == [
+        ("ignored", "sender_excluded"),
+        ("ignored", "own_marker"),
+        ("accepted", None),
+    ]
+    assert len(peer.admitted) == 1
+    assert [row["sender"] for row in await gateway.rows()] == ["Our-Bot", "octocat", "octocat"]
+    # An ignored one does not keep its id.
+    assert [row["dedupe_key"] for row in await gateway.rows()] == [None, None, "d-2"]
+
+
+async def test_a_hook_says_how_its_sender_signs(gateway: Gateway) -> None:
+    generic = endpoint_pb.GenericScheme(header="X-Sign", prefix="v1=", event="build")
+    hook = await gateway.hook("generic_hmac", options=options(generic=generic))
+    value = signature(SECRET, BODY).removeprefix("sha256=")
+
+    right = await gateway.post(hook, BODY, {"X-Sign": f"v1={value}"}, secret=None)
+    wrong = await gateway.post(hook, BODY, {"X-Sign": value}, secret=None)
+
+    assert (right.status, wrong.status) == (200, 401)
+    assert (await gateway.rows())[0]["event"] == "build"
+
+
+@pytest.mark.parametrize(
+    ("fields", "provider", "field"),
+    [
+        ({"rate_per_minute": -1}, "github", "endpoint.options.rate_per_minute"),
+        ({"hourly_budget": 10**9}, "github", "endpoint.options.hourly_budget"),
+        ({"lane_path": "x" * 201}, "github", "endpoint.options.lane_path"),
+        ({"excluded_senders": [""]}, "github", "endpoint.options.excluded_senders[0]"),
+        ({"own_markers": ["x"] * 21}, "github", "endpoint.options.own_markers"),
+        ({"content_policy": 9}, "github", "endpoint.options.content_policy"),
+        (
+            {"generic": endpoint_pb.GenericScheme(algorithm="md5")},
+            "generic_hmac",
+            "endpoint.options.generic.algorithm",
+        ),
+        ({"generic": endpoint_pb.GenericScheme()}, "github", "endpoint.options.generic"),
+    ],
+)
+async def test_a_wish_that_cannot_be_is_refused_by_its_field(
+    gateway: Gateway, fields: dict[str, Any], provider: str, field: str
+) -> None:
+    with pytest.raises(grpc.aio.AioRpcError) as caught:
+        await gateway.hook(provider, secret=None, options=options(**fields))
+
+    error = from_rpc_error(caught.value)
+    assert isinstance(error, InvalidArgument)
+    assert [each.field for each in error.violations] == [field]
+
+
+async def test_a_replica_at_its_settings_paces_too(stage: Stage, peer: FakeAutopilot) -> None:
+    async with stage.gateway(rate_per_minute=2, hourly_budget=0) as gateway:
+        hook = await gateway.hook()
+        await send(gateway, hook, 4)
+        await gateway.work()
+
+        assert len(peer.bodies) == 2

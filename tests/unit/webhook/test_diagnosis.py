@@ -1,0 +1,144 @@
+"""Why a signature failed: each usual mistake is found, and what was expected is never told."""
+
+from __future__ import annotations
+
+import base64
+import hmac
+import json
+from dataclasses import replace
+
+import pytest
+from tests.unit.webhook.signing import NOW, samples
+
+from reveille_webhook.domain.diagnosis import (
+    TEXTS,
+    Finding,
+    OtherSecret,
+    diagnose,
+    finding_of,
+    text_of,
+)
+from reveille_webhook.domain.request import Request
+from reveille_webhook.providers.table import PROVIDERS
+
+SECRET = b"a signing secret of a test"
+BODY = b'{"b": 1, "a": "x/y"}'
+GITHUB = PROVIDERS["github"]
+
+
+def made(body: bytes, secret: bytes = SECRET, algorithm: str = "sha256") -> bytes:
+    return hmac.digest(secret, body, algorithm)
+
+
+def found(
+    value: bytes | None, *, body: bytes = BODY, others: tuple[OtherSecret, ...] = ()
+) -> list[str]:
+    headers = [] if value is None else [(b"x-hub-signature-256", value)]
+    request = Request(headers, body)
+    return [
+        each.note
+        for each in diagnose(GITHUB, [SECRET], others, request, NOW, list(PROVIDERS.values()))
+    ]
+
+
+RIGHT = b"sha256=" + made(BODY).hex().encode()
+
+
+@pytest.mark.parametrize(
+    ("value", "note"),
+    [
+        (None, "header_missing"),
+        (RIGHT.removeprefix(b"sha256="), "prefix"),
+        (b"sha1=" + RIGHT[7:], "prefix"),
+        (b"sha256=" + RIGHT[7:].upper(), "encoding:hex in upper case"),
+        (b"sha256=" + base64.b64encode(made(BODY)), "encoding:base64"),
+        (b"sha256=" + base64.urlsafe_b64encode(made(BODY)).rstrip(b"="), "encoding:base64"),
+        (b"sha256=" + made(BODY, algorithm="sha512").hex().encode(), "algorithm:hmac_sha512"),
+        (b"sha256=" + made(BODY, SECRET + b"\n").hex().encode(), "newline_in_secret"),
+        (
+            b"sha256=" + made(b'{"b":1,"a":"x/y"}').hex().encode(),
+            "reserialized_body:compact",
+        ),
+        (
+            b"sha256=" + made(b'{"a":"x/y","b":1}').hex().encode(),
+            "reserialized_body:keys in order",
+        ),
+        (b"sha256=" + made(BODY + b"\n").hex().encode(), "trailing_newline"),
+        (b"sha256=" + b"0" * 64, None),
+    ],
+)
+def test_a_mistake_is_found(value: bytes | None, note: str | None) -> None:
+    assert found(value) == ([] if note is None else [note])
+
+
+def test_another_secret_that_matches_is_told_by_its_hook() -> None:
+    others = (OtherSecret("", b"an expired secret of ours"), OtherSecret("hook-2", b"of hook two"))
+    expired = b"sha256=" + made(BODY, b"an expired secret of ours").hex().encode()
+    elsewhere = b"sha256=" + made(BODY, b"of hook two").hex().encode()
+
+    assert found(expired, others=others) == ["expired_secret"]
+    assert found(elsewhere, others=others) == ["other_hooks_secret:hook-2"]
+
+
+def test_a_form_signed_over_its_content_is_told() -> None:
+    form = b"payload=%7B%22a%22%3A1%7D"
+
+    assert found(b"sha256=" + made(b'{"a":1}').hex().encode(), body=form) == ["form_content"]
+
+
+@pytest.mark.parametrize("seconds", [-4000, 4000])
+def test_a_clock_that_is_off_is_told_by_how_much(seconds: int) -> None:
+    slack = PROVIDERS["slack"]
+    (one,) = samples(slack)
+
+    notes = diagnose(slack, [one.secret], (), one.request, NOW - seconds)
+
+    assert notes == [Finding("clock_off", str(seconds))]
+
+
+def test_the_address_that_was_signed_is_told() -> None:
+    square = PROVIDERS["square"]
+    (one,) = samples(square)
+    seen = replace(one.request, url=one.request.url.replace("https:", "http:"))
+
+    assert diagnose(square, [one.secret], (), seen, NOW) == [Finding("url", "with https")]
+
+
+def test_the_scheme_of_another_sender_is_recognised() -> None:
+    (one,) = samples(PROVIDERS["slack"])
+
+    notes = diagnose(GITHUB, [SECRET], (), one.request, NOW, list(PROVIDERS.values()))
+
+    assert notes[0] == Finding("other_provider", "slack")
+
+
+def test_a_secret_that_is_decoded_otherwise_is_told() -> None:
+    standard = PROVIDERS["standardwebhooks"]
+    secret = base64.b64encode(b"k" * 32)
+    text = b"msg_1." + str(NOW).encode() + b"." + BODY
+    signature = b"v1," + base64.b64encode(made(text, secret))
+    request = Request(
+        [
+            (b"webhook-id", b"msg_1"),
+            (b"webhook-timestamp", str(NOW).encode()),
+            (b"webhook-signature", signature),
+        ],
+        BODY,
+    )
+
+    assert diagnose(standard, [secret], (), request, NOW) == [Finding("secret_encoding", "text")]
+
+
+def test_every_finding_has_words_and_none_tells_a_credential() -> None:
+    for code in TEXTS:
+        assert text_of(finding_of(Finding(code, "x").note)) != code
+    told = json.dumps([text_of(finding_of(note)) for note in found(RIGHT[:-1])])
+    assert made(BODY).hex() not in told
+
+
+@pytest.mark.parametrize("provider", sorted(PROVIDERS))
+def test_it_never_raises(provider: str) -> None:
+    row = PROVIDERS[provider]
+    for one in samples(row):
+        for body in (b"", b"[" * 5000, b"payload=%ff", b'"\\ud800"', b"\xff"):
+            diagnose(row, [b"x" * 20], (), replace(one.request, body=body), NOW)

@@ -1,0 +1,133 @@
+"""What senders ask before they send: each question gets its own answer, and nothing else does."""
+
+from __future__ import annotations
+
+import hmac
+import json
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from reveille_webhook.domain.provider import Adopted, Asked, Reply
+from reveille_webhook.domain.request import Request
+from reveille_webhook.providers.table import PROVIDERS
+
+SECRET = b"a secret that the sender has"
+
+
+def asked(
+    document: Any = None,
+    *,
+    headers: dict[str, str] | None = None,
+    query: dict[str, str] | None = None,
+    secrets: tuple[bytes, ...] = (SECRET,),
+    body: bytes = b"",
+) -> Asked:
+    pairs = [(name.encode(), value.encode()) for name, value in (headers or {}).items()]
+    return Asked(Request(pairs, body), document or {}, query or {}, secrets)
+
+
+def answers(provider: str, question: Asked) -> list[Reply | Adopted | None]:
+    return [each.answer(question) for each in PROVIDERS[provider].handshakes]
+
+
+def one(provider: str, question: Asked) -> Reply:
+    (found,) = [each for each in answers(provider, question) if each is not None]
+    assert isinstance(found, Reply)
+    return found
+
+
+def test_slack_gets_its_challenge_back() -> None:
+    reply = one("slack", asked({"type": "url_verification", "challenge": "abc"}))
+
+    assert json.loads(reply.body) == {"challenge": "abc"}
+
+
+@pytest.mark.parametrize(
+    ("document", "status", "body"),
+    [({"type": 1, "token": "x"}, 200, b'{"type":1}'), ({"type": 0, "version": 1}, 204, b"")],
+)
+def test_discord_pings_of_both_kinds(document: Any, status: int, body: bytes) -> None:
+    reply = one("discord", asked(document))
+
+    assert (reply.status, reply.body) == (status, body)
+    assert answers("discord", asked({"type": 1, "event": {"type": "X"}})) == [None, None]
+
+
+def test_zoom_gets_the_token_signed_but_no_message_of_its_own() -> None:
+    question = {"event": "endpoint.url_validation", "payload": {"plainToken": "qgg8vlvZRS6"}}
+    forged = {
+        "event": "endpoint.url_validation",
+        "payload": {"plainToken": 'v0:1790000000:{"a":1}'},
+    }
+
+    answer = json.loads(one("zoom", asked(question)).body)
+
+    assert answer["encryptedToken"] == hmac.new(SECRET, b"qgg8vlvZRS6", "sha256").hexdigest()
+    assert one("zoom", asked(forged)).status == 400
+
+
+def test_meta_is_known_by_its_token() -> None:
+    query = {"hub.mode": "subscribe", "hub.challenge": "115", "hub.verify_token": SECRET.decode()}
+
+    assert one("meta", asked(query=query)).body == b"115"
+    assert one("meta", asked(query={**query, "hub.verify_token": "x"})).status == 403
+    assert one("meta", asked(query=query, secrets=())).status == 403
+    assert answers("meta", asked(query={"hub.mode": "subscribe"})) == [None]
+
+
+@pytest.mark.parametrize(
+    ("provider", "question", "body"),
+    [
+        ("msgraph", asked(query={"validationToken": "a b"}), b"a b"),
+        (
+            "okta",
+            asked(headers={"x-okta-verification-challenge": "c"}),
+            b'{"verification":"c"}',
+        ),
+        ("monday", asked({"challenge": "c"}), b'{"challenge":"c"}'),
+        ("dropbox", asked(query={"challenge": "c"}), b"c"),
+        ("notion", asked({"verification_token": "secret_1"}), b""),
+        ("aws_sns", asked({"Type": "SubscriptionConfirmation"}), b""),
+        ("woocommerce", asked(body=b"webhook_id=17"), b""),
+        ("trello", asked(), b""),
+    ],
+    ids=lambda value: value if isinstance(value, str) else "",
+)
+def test_simple_questions(provider: str, question: Asked, body: bytes) -> None:
+    reply = one(provider, question)
+
+    assert (reply.status, reply.body) == (200, body)
+
+
+@pytest.mark.parametrize(
+    "provider", ["slack", "discord", "zoom", "meta", "msgraph", "okta", "asana", "monday"]
+)
+def test_whatever_is_no_question_is_not_answered(provider: str) -> None:
+    assert set(answers(provider, asked({"event": {"type": "x"}}, body=b"{}"))) == {None}
+
+
+def test_x_gets_a_token_signed_but_no_message_of_its_own() -> None:
+    reply = one("x", asked(query={"crc_token": "abc"}))
+
+    assert json.loads(reply.body)["response_token"].startswith("sha256=")
+    assert one("x", asked(query={"crc_token": '{"a":1}'})).status == 400
+    assert answers("x", asked(query={"crc_token": "abc"}, secrets=())) == [None]
+
+
+def test_asana_brings_its_secret_once() -> None:
+    question = asked(headers={"x-hook-secret": "b" * 32}, secrets=())
+    (first,) = answers("asana", question)
+
+    assert isinstance(first, Adopted)
+    assert (first.secret, dict(first.reply.headers)) == (b"b" * 32, {b"x-hook-secret": b"b" * 32})
+    assert one("asana", replace(question, secrets=(b"b" * 32,))).status == 200
+    assert one("asana", replace(question, secrets=(SECRET,))).status == 401
+    assert one("asana", asked(headers={"x-hook-secret": "short"}, secrets=())).status == 401
+
+
+def test_cloudevents_are_allowed_in() -> None:
+    reply = one("cloudevents", asked(headers={"webhook-request-origin": "events.example.com"}))
+
+    assert dict(reply.headers)[b"webhook-allowed-origin"] == b"events.example.com"
