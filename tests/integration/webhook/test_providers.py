@@ -36,7 +36,7 @@ def cases_of(folder: Path) -> dict[str, dict[str, Any]]:
 
 
 def provider_of(case: dict[str, Any]) -> str:
-    return case["scheme"] if case["scheme"] == "gitlab_token" else case["provider"]
+    return str(case["scheme"] if case["scheme"] == "gitlab_token" else case["provider"])
 
 
 @pytest.mark.parametrize("folder", FOLDERS, ids=["ours", "samples"])

@@ -106,7 +106,7 @@ def _stamp(stamp: Stamp) -> bytes:
 
 def _by_scheme(scheme: Scheme, kind: Kind) -> Signed:
     secret, key = _secret(kind)
-    document = {"type": "thing.made", "id": "evt_1"}
+    document: dict[str, object] = {"type": "thing.made", "id": "evt_1"}
     headers: list[tuple[bytes, bytes]] = [(b"content-type", b"application/json")]
     fields = {"method": b"POST", "url": URL.encode(), "secret": key, "id": b"msg_1"}
     if scheme.stamp is not None:

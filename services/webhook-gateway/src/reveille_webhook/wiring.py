@@ -20,6 +20,7 @@ from reveille_runtime.db import Database
 from reveille_runtime.explain import ExplainServicer
 from reveille_runtime.lease import ExpiryWitness, LeaseKeeper
 from reveille_runtime.lifecycle import Background, Loop
+from reveille_runtime.registration import AGAIN_SECONDS
 from reveille_runtime.schemas import wait_for_schema
 from reveille_webhook.config import Settings
 from reveille_webhook.crash_points import CRASH_POINTS
@@ -45,7 +46,7 @@ from reveille_webhook.usecases.receive import Receive
 from reveille_webhook.usecases.refuse import Refuse
 from reveille_webhook.usecases.renew import Renew
 from reveille_webhook.usecases.replay import Replay
-from reveille_webhook.usecases.retention import AGAIN_SECONDS, OwnJob, Retention
+from reveille_webhook.usecases.retention import OwnJob, Retention
 from reveille_webhook.usecases.secrets import Secrets, SecretUses
 from reveille_webhook.usecases.settle import Ended, Settle
 from reveille_webhook.usecases.store_delivery import StoreDelivery
@@ -146,7 +147,7 @@ async def build(app: App[Settings]) -> None:
     app.works(Background("http", edge.serve))
     app.claims(claiming)
     scheduler = SchedulerServiceStub(channels.get("scheduler"))
-    app.claims(Loop("own job", OwnJob(scheduler), AGAIN_SECONDS))
+    app.claims(Loop("own job", OwnJob(scheduler).step, AGAIN_SECONDS))
     app.claims(Loop("take over", take_over, settings.lease_renewal))
     app.on_drain(edge.stop)
     edge.listen()

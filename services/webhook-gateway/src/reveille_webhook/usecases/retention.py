@@ -14,10 +14,9 @@ from typing import TYPE_CHECKING
 
 from reveille.scheduler.v1 import job_pb2
 from reveille.scheduler.v1 import scheduler_service_pb2 as pb
-from reveille_runtime import logs
 from reveille_runtime.crash import crash_point
 from reveille_runtime.db import Database
-from reveille_runtime.errors import DomainError
+from reveille_runtime.registration import Registration
 from reveille_runtime.requests import prune as prune_requests
 from reveille_runtime.rpc_errors import as_domain_errors
 from reveille_runtime.validation import to_duration
@@ -32,10 +31,6 @@ HANDLER = "webhook-gateway"
 # Rows a stretch may remove, and how much of the run's time is used before the next run goes on.
 STRETCH = 500
 PATIENCE_SECONDS = 480.0
-# The scheduler's database may be restored to a time before the job was known.
-AGAIN_SECONDS = 300.0
-RETRY_SECONDS = 5.0
-_log = logs.get_logger(__name__)
 
 
 class Retention:
@@ -69,27 +64,17 @@ class Retention:
         ).encode()
 
 
-class OwnJob:
+class OwnJob(Registration):
     """Keeps the job registered at the scheduler."""
 
     def __init__(self, scheduler: SchedulerServiceAsyncStub) -> None:
+        super().__init__(JOB)
         self._scheduler = scheduler
 
-    async def __call__(self) -> float:
-        """Register, or repeat it; gives the pause until the next time."""
-        try:
-            with as_domain_errors():
-                await self._scheduler.RegisterJob(pb.RegisterJobRequest(job=_job()))
-                await self._scheduler.UpsertScopes(pb.UpsertScopesRequest(scopes=[_scope()]))
-        except DomainError as error:
-            _log.warning(
-                "The scheduler does not know our job yet; it will be told again.",
-                action="job.not_registered",
-                job=JOB,
-                cause=error.message,
-            )
-            return RETRY_SECONDS
-        return AGAIN_SECONDS
+    async def _tell(self) -> None:
+        with as_domain_errors():
+            await self._scheduler.RegisterJob(pb.RegisterJobRequest(job=_job()))
+            await self._scheduler.UpsertScopes(pb.UpsertScopesRequest(scopes=[_scope()]))
 
 
 def _job() -> job_pb2.Job:
