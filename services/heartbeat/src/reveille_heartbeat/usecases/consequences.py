@@ -24,14 +24,16 @@ from reveille_heartbeat.usecases.issue_wishes import NewId, wish_about
 from reveille_heartbeat.usecases.known_wishes import Enqueued
 from reveille_heartbeat.usecases.moving import dependents_of, place_runs
 from reveille_heartbeat.usecases.obstacles import open_blockers, pausing_holds
+from reveille_heartbeat.usecases.promote_deferred import Promotion
 from reveille_runtime.db import Tx
 
 
 class Consequences:
     """What follows from moves and changes of issues, for every use case that makes them."""
 
-    def __init__(self, enqueuing: Enqueuing, new_id: NewId) -> None:
+    def __init__(self, enqueuing: Enqueuing, promotion: Promotion, new_id: NewId) -> None:
         self._enqueuing = enqueuing
+        self._promotion = promotion
         self._new_id = new_id
 
     async def follow(
@@ -105,11 +107,15 @@ class Consequences:
         ):
             return
         rows = await tx.fetch(Q["waiting_wakeups_of_issue"], after.issue_id)
+        over = False
         for wakeup in sorted(map(to_wakeup, rows), key=lambda each: each.wakeup_id):
             reason = void_after(before, after, wakeup.agent_id, wakeup.wake_reason)
             if reason is not None:
                 message = f"issue {after.identifier} is not its agent's any more"
-                await end_waiting_wakeup(tx, wakeup.wakeup_id, reason, message, ended)
+                over |= await end_waiting_wakeup(tx, wakeup.wakeup_id, reason, message, ended)
+        if over:
+            # What waited behind it need not wait for the sweep.
+            await self._promotion.promote(tx, {after.issue_id: None})
 
     async def _unblocked(self, tx: Tx, dependents: Collection[UUID]) -> list[Wish]:
         """One wake per issue all of whose blockers are done, however often that is found."""

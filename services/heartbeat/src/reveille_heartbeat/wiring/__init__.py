@@ -45,6 +45,7 @@ async def build(app: App[Settings]) -> None:
     bus = HintBus(settings.database, database)
     log_store = TableLog(database)
     enqueuing = Enqueuing(decider, suppressed=settings.scheduling_suppressed)
+    promotion = Promotion(decider)
     basics = Basics(
         settings=settings,
         database=database,
@@ -53,8 +54,8 @@ async def build(app: App[Settings]) -> None:
         spans=RunSpans(app.telemetry),
         decider=decider,
         enqueuing=enqueuing,
-        promotion=Promotion(decider),
-        consequences=Consequences(enqueuing, new_id),
+        promotion=promotion,
+        consequences=Consequences(enqueuing, promotion, new_id),
         log_store=log_store,
         run_log=RunLog(database, log_store, notifier),
         registry=Registry.installed(),
