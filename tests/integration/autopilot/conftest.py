@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import AsyncIterator
+import inspect
+import json
+from collections.abc import AsyncIterator, Callable
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -38,6 +40,7 @@ from reveille_runtime.rpc_errors import from_rpc_error
 from reveille_runtime.telemetry import Telemetry
 from reveille_testkit.database import TestDatabase
 from reveille_testkit.rpc import Keyring, RpcRig, SpanLog, serving
+from reveille_testkit.waiting import eventually
 
 CREATOR, MEMBER, ADMIN, STRANGER = "creator", "member", "admin", "stranger"
 
@@ -225,18 +228,20 @@ async def autopilot(service: Service, world: World, workspace_id: UUID) -> rule_
 
 
 async def make_autopilot(
-    service: Service, world: World, workspace_id: UUID, *, issue: bool = False
+    service: Service, world: World, workspace_id: UUID, *, issue: bool = False, **more: Any
 ) -> rule_pb.Autopilot:
+    if "squad_id" not in more:
+        more.setdefault("agent_id", str(world.add_agent(workspace_id)))
     response = await service.as_user(CREATOR).CreateAutopilot(
         pb.CreateAutopilotRequest(
             workspace_id=str(workspace_id),
             title="Triage",
             prompt="Look at what came in.",
             issue_title_template="Triage of {{date}}" if issue else "",
-            agent_id=str(world.add_agent(workspace_id)),
             execution_mode=(
                 rule_pb.EXECUTION_MODE_CREATE_ISSUE if issue else rule_pb.EXECUTION_MODE_RUN_ONLY
             ),
+            **more,
         )
     )
     rule: rule_pb.Autopilot = response.autopilot
@@ -353,6 +358,66 @@ async def refused(code: grpc.StatusCode, reason: str) -> AsyncIterator[list[Any]
     error = from_rpc_error(raised.value)
     assert error.reason == reason, error
     seen.append(error)
+
+
+async def until(check: Callable[[], Any], what: str) -> None:
+    """Wait for something that another task of the service does."""
+
+    async def look() -> Any:
+        found = check()
+        return await found if inspect.isawaitable(found) else found
+
+    await eventually(look, what)
+
+
+async def blocked(rows: asyncpg.Connection[asyncpg.Record], number: int) -> None:
+    """Wait until that many transactions wait for a lock."""
+
+    async def enough() -> bool:
+        count: int = await rows.fetchval(
+            "SELECT count(*) FROM pg_stat_activity"
+            " WHERE datname = current_database() AND wait_event_type = 'Lock'"
+        )
+        return count >= number
+
+    await eventually(enough, f"{number} wait for a lock")
+
+
+async def edit_rule(
+    service: Service, rule: rule_pb.Autopilot, user_id: str = CREATOR, **values: Any
+) -> rule_pb.Autopilot:
+    """Change fields of a rule as it was read; `rule` is brought up to date."""
+    request = pb.UpdateAutopilotRequest(
+        autopilot=rule_pb.Autopilot(autopilot_id=rule.autopilot_id, etag=rule.etag, **values)
+    )
+    request.update_mask.paths.extend(values)
+    response = await service.as_user(user_id).UpdateAutopilot(request)
+    rule.CopyFrom(response.autopilot)
+    return rule
+
+
+async def edit_trigger(
+    service: Service, trigger: rule_pb.Trigger, *paths: str, user_id: str = CREATOR, **values: Any
+) -> rule_pb.Trigger:
+    """Change fields of a trigger as it was read; `trigger` is brought up to date."""
+    request = pb.UpdateTriggerRequest(
+        trigger=rule_pb.Trigger(trigger_id=trigger.trigger_id, etag=trigger.etag, **values)
+    )
+    request.update_mask.paths.extend(paths or values)
+    response = await service.as_user(user_id).UpdateTrigger(request)
+    trigger.CopyFrom(response.trigger)
+    return trigger
+
+
+async def keep_up(service: Service, job: str) -> dict[str, Any]:
+    """Have the scheduler hand one of the service's own jobs over; gives what it told."""
+    (result,) = await run_plan(
+        service,
+        plan_pb.Plan(execution_id="e", job_name=job, scope_kind="global", scope_id="global"),
+    )
+    assert result.outcome == plan_pb.PLAN_OUTCOME_SUCCESS, result
+    told: dict[str, Any] = json.loads(result.result)
+    return told
 
 
 def whole_second(moment: datetime | None = None) -> datetime:

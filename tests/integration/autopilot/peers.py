@@ -135,14 +135,14 @@ class World:
         return squad_id
 
     def target_event(
-        self, kind: str, workspace_id: UUID | str, subject_id: UUID | str
+        self, kind: str, workspace_id: UUID | str, subject_id: UUID | str, **facts: Any
     ) -> event_pb.Event:
         """Tell that an agent, a squad or a runtime changed."""
         return event_pb.Event(
             type=kind,
             workspace_id=str(workspace_id),
             subject_id=str(subject_id),
-            payload=b"{}",
+            payload=json.dumps(facts).encode(),
         )
 
     async def enter(self, service: str, method: str) -> None:

@@ -6,6 +6,7 @@ twice, late or in another order lead to the same. Nothing is put in force again 
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from uuid import UUID
@@ -62,13 +63,15 @@ class TargetFollower:
 
     async def _suspects(self, event: pb.Event) -> _Suspects:
         workspace_id, subject = UUID(event.workspace_id), UUID(event.subject_id)
-        if event.type == AGENT_ARCHIVED:
-            async with self._db.session() as tx:
-                squads = await autopilots.squads_in_use(tx, workspace_id)
-            return _Suspects(workspace_id, (subject,), tuple(squads))
         if event.type in {SQUAD_UPDATED, SQUAD_ARCHIVED}:
             return _Suspects(workspace_id, (), (subject,))
-        return _Suspects(workspace_id)
+        agents: tuple[UUID, ...] = (subject,)
+        if event.type == RUNTIME_DELETED:
+            agents = tuple(UUID(each) for each in json.loads(event.payload)["agent_ids"])
+        # Any squad may be led by one of them.
+        async with self._db.session() as tx:
+            squads = await autopilots.squads_in_use(tx, workspace_id)
+        return _Suspects(workspace_id, agents, tuple(squads))
 
     async def _look(self, suspects: _Suspects) -> None:
         after = NIL

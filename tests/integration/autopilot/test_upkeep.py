@@ -1,0 +1,170 @@
+"""Upkeep: rules that keep failing, streaks of skips, and how long things are kept."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import Any, TypeAlias
+from uuid import UUID, uuid4
+
+import asyncpg
+import pytest
+from tests.integration.autopilot.conftest import (
+    CREATOR,
+    MEMBER,
+    Service,
+    Stage,
+    edit_rule,
+    keep_up,
+    make_autopilot,
+    run_now,
+)
+from tests.integration.autopilot.peers import World
+
+from reveille.autopilot.v1 import autopilot_pb2 as rule_pb
+from reveille.autopilot.v1 import autopilot_service_pb2 as pb
+from reveille.autopilot.v1 import rule_version_pb2 as version_pb
+from reveille.common.v1 import reason_pb2
+from reveille.heartbeat.v1 import wakeup_pb2
+
+Rows: TypeAlias = "asyncpg.Connection[asyncpg.Record]"
+MONITOR, RETENTION = "autopilot_monitor", "autopilot_retention"
+
+
+@pytest.fixture
+async def service(stage: Stage) -> Service:
+    return await stage.start(monitor_least_runs=4, monitor_least_share=0.75, skip_streak=3)
+
+
+async def ended(rows: Rows, rule: rule_pb.Autopilot, *states: str, ago: str = "1 minute") -> None:
+    """Write runs that have ended, oldest first."""
+    for state in states:
+        await rows.execute(
+            "INSERT INTO runs (id, workspace_id, autopilot_id, source, state, occurrence_key,"
+            " execution_mode, agent_id, rule_version_id, title, prompt, payload_ready,"
+            " dispatch_deadline_at, reason, created_at, finished_at)"
+            " VALUES (uuidv7(), $1, $2, 'api', $3, $4, 'run_only', $5, $6, 't', 'p', true,"
+            " clock(), 'runtime_offline', clock() - $7::text::interval,"
+            " clock() - $7::text::interval)",
+            UUID(rule.workspace_id),
+            UUID(rule.autopilot_id),
+            state,
+            str(uuid4()),
+            UUID(rule.agent_id),
+            UUID(rule.rule_version_id),
+            ago,
+        )
+
+
+async def notices(rows: Rows) -> list[dict[str, Any]]:
+    found = await rows.fetch("SELECT payload FROM feed WHERE type = 'autopilot.notice'")
+    return [row["payload"] for row in found]
+
+
+async def read(service: Service, rule: rule_pb.Autopilot) -> rule_pb.Autopilot:
+    response = await service.as_user(CREATOR).GetAutopilot(
+        pb.GetAutopilotRequest(autopilot_id=rule.autopilot_id)
+    )
+    found: rule_pb.Autopilot = response.autopilot
+    return found
+
+
+async def test_a_rule_whose_runs_nearly_all_fail_is_paused_once_and_judged_anew_when_resumed(
+    service: Service, world: World, workspace_id: UUID, rows: Rows
+) -> None:
+    broken = await make_autopilot(service, world, workspace_id, subscriber_user_ids=[MEMBER])
+    young = await make_autopilot(service, world, workspace_id)
+    mixed = await make_autopilot(service, world, workspace_id)
+    # They came into force an hour ago.
+    await rows.execute("UPDATE autopilots SET active_since = clock() - interval '1 hour'")
+    await ended(rows, broken, "failed", "failed", "completed", "failed", "skipped", "skipped")
+    await ended(rows, young, "failed", "failed", "failed")
+    await ended(rows, mixed, "failed", "failed", "completed", "completed")
+    # Runs from before it came into force do not count.
+    await ended(rows, mixed, *["failed"] * 9, ago="2 hours")
+    assert await keep_up(service, MONITOR) == {"paused": 1, "notices": 0}
+    found = await read(service, broken)
+    assert (found.status, found.pause_reason) == (
+        rule_pb.AUTOPILOT_STATUS_PAUSED,
+        reason_pb2.REASON_HIGH_FAILURE_RATE,
+    )
+    version = (
+        await service.as_user(CREATOR).GetRuleVersion(
+            pb.GetRuleVersionRequest(rule_version_id=found.rule_version_id)
+        )
+    ).rule_version
+    assert (version.change, version.publisher_user_id) == (version_pb.RULE_CHANGE_PAUSED, "")
+    (told,) = await notices(rows)
+    assert (told["kind"], told["reason"], told["user_ids"]) == (
+        "auto_paused",
+        "high_failure_rate",
+        [CREATOR, MEMBER],
+    )
+    assert (await keep_up(service, MONITOR))["paused"] == 0
+    for rule in (young, mixed):
+        assert (await read(service, rule)).status == rule_pb.AUTOPILOT_STATUS_ACTIVE
+    # Old failures are not held against a rule that somebody put in force again.
+    await service.as_user(CREATOR).ResumeAutopilot(
+        pb.ResumeAutopilotRequest(autopilot_id=broken.autopilot_id)
+    )
+    assert (await keep_up(service, MONITOR))["paused"] == 0
+    assert len(await notices(rows)) == 1
+
+
+async def test_a_streak_of_skips_is_told_once_and_ends_with_a_run_that_was_not(
+    service: Service, world: World, workspace_id: UUID, rows: Rows
+) -> None:
+    rule = await make_autopilot(service, world, workspace_id, subscriber_user_ids=[MEMBER])
+    await rows.execute("UPDATE autopilots SET active_since = clock() - interval '1 hour'")
+    await ended(rows, rule, "skipped", "skipped")
+    assert (await keep_up(service, MONITOR))["notices"] == 0
+    await ended(rows, rule, "skipped")
+    assert (await keep_up(service, MONITOR))["notices"] == 1
+    await ended(rows, rule, "skipped")
+    assert (await keep_up(service, MONITOR))["notices"] == 0
+    (told,) = await notices(rows)
+    assert (told["kind"], told["reason"]) == ("skip_streak", "runtime_offline")
+    assert told["user_ids"] == [CREATOR, MEMBER]
+    await ended(rows, rule, "completed", ago="0 seconds")
+    await ended(rows, rule, *["skipped"] * 3, ago="0 seconds")
+    assert (await keep_up(service, MONITOR))["notices"] == 1
+
+
+async def test_what_was_in_force_is_known_as_long_as_the_run_and_no_longer(
+    service: Service, world: World, autopilot: rule_pb.Autopilot, rows: Rows
+) -> None:
+    rule = autopilot
+    first = rule.rule_version_id
+    run = await run_now(service, rule.autopilot_id)
+    opened = await run_now(service, rule.autopilot_id)
+    assert opened.rule_version_id == first
+    await edit_rule(service, rule, prompt="Second text.")
+    middle = rule.rule_version_id
+    await edit_rule(service, rule, prompt="Third text.", title="Renamed")
+    await world.emit(
+        world.settled(world.made[run.occurrence_key], wakeup_pb2.WAKEUP_STATE_COMPLETED)
+    )
+    await service.ended(run.run_id)
+    user = service.as_user(CREATOR)
+
+    async def kept() -> set[str]:
+        found = await user.ListRuleVersions(
+            pb.ListRuleVersionsRequest(autopilot_id=rule.autopilot_id)
+        )
+        return {each.rule_version_id for each in found.rule_versions}
+
+    service.move_clock(timedelta(days=399).total_seconds())
+    told = await keep_up(service, RETENTION)
+    # Events are for those who follow; a week is enough for them.
+    assert (told["runs_removed"], told["events_removed"] > 0) == (0, True)
+    version = (
+        await user.GetRuleVersion(pb.GetRuleVersionRequest(rule_version_id=first))
+    ).rule_version
+    assert (version.prompt, version.publisher_user_id) == ("Look at what came in.", CREATOR)
+    service.move_clock(timedelta(days=401).total_seconds())
+    told = await keep_up(service, RETENTION)
+    # The run that has its outcome goes; the open one stays, and its version with it.
+    assert (told["runs_removed"], told["rule_versions_removed"]) == (1, 1)
+    assert told["finished"]
+    assert await kept() == {first, rule.rule_version_id}
+    assert middle not in await kept()
+    assert await rows.fetchval("SELECT count(*) FROM runs") == 1
