@@ -16,6 +16,7 @@ from reveille.heartbeat.v1.issue_pb2_grpc import IssueServiceStub
 from reveille_runtime.access import Role
 from reveille_runtime.errors import DomainError, InvalidArgument
 from reveille_runtime.rpc_errors import as_domain_errors
+from reveille_testkit.waiting import eventually
 
 Rows: TypeAlias = "asyncpg.Connection[asyncpg.Record]"
 
@@ -183,3 +184,15 @@ async def fields_refused(call: Any) -> set[str]:
     error = await refused(call)
     assert isinstance(error, InvalidArgument), error
     return {violation.field for violation in error.violations}
+
+
+async def blocked_writers(rows: Rows, count: int) -> None:
+    """Wait until so many transactions wait for a row that is locked."""
+    await eventually(
+        lambda: rows.fetchval(
+            "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock'"
+            " AND datname = current_database()"
+        ),
+        f"{count} writers wait",
+        until=lambda waiting: waiting >= count,
+    )

@@ -8,13 +8,19 @@ from uuid import UUID
 
 import pytest
 from tests.integration.heartbeat.conftest import Stage
-from tests.integration.heartbeat.issue_desk import Desk, Rows, Wake, fields_refused, refused
+from tests.integration.heartbeat.issue_desk import (
+    Desk,
+    Rows,
+    Wake,
+    blocked_writers,
+    fields_refused,
+    refused,
+)
 from tests.integration.heartbeat.kit import World
 
 from reveille.heartbeat.v1 import approval_pb2, issue_pb2
 from reveille_runtime.errors import Aborted, FailedPrecondition, InvalidArgument, NotFound
 from reveille_testkit.database import TestDatabase
-from reveille_testkit.waiting import eventually
 
 TODO, PROGRESS, REVIEW, DONE, CANCELLED = (
     issue_pb2.ISSUE_STATUS_TODO,
@@ -32,18 +38,6 @@ async def desk(stage: Stage, rows: Rows) -> Desk:
     world = World(service.client, stage.folder)
     await world.put()
     return Desk(world, rows)
-
-
-async def blocked_writers(rows: Rows, count: int) -> None:
-    """Wait until so many transactions wait for a row that is locked."""
-    await eventually(
-        lambda: rows.fetchval(
-            "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock'"
-            " AND datname = current_database()"
-        ),
-        f"{count} writers wait",
-        until=lambda waiting: waiting >= count,
-    )
 
 
 async def test_a_new_owner_is_woken_and_what_waits_for_the_old_one_ends(desk: Desk) -> None:
