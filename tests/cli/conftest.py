@@ -21,7 +21,7 @@ from reveille.explain.v1 import explain_service_pb2
 from reveille.heartbeat.v1 import agent_pb2, issue_pb2, wakeup_pb2
 from reveille.heartbeat.v1 import run_pb2 as heartbeat_run_pb2
 from reveille.scheduler.v1 import scheduler_service_pb2
-from reveille.webhook.v1 import delivery_service_pb2
+from reveille.webhook.v1 import delivery_service_pb2, endpoint_service_pb2
 from reveille_cli import connection
 from reveille_cli.apis import Api, Service
 from reveille_cli.connection import TARGET_VARIABLES, TOKEN_VARIABLE
@@ -41,6 +41,7 @@ _FILES: tuple[Any, ...] = (
     heartbeat_run_pb2,
     scheduler_service_pb2,
     delivery_service_pb2,
+    endpoint_service_pb2,
 )
 
 

@@ -21,6 +21,9 @@ _BY_ACTION = {
     "WatchRuns": "runs watch",
     "ReadRunLog": "agent-runs logs",
     "GetDeliveryBody": "deliveries body",
+    "WatchDeliveries": "deliveries watch",
+    "ExplainSignature": "hooks explain",
+    "ListProviders": "hooks sign",
     "Explain": "why",
     "PreviewSchedule": "schedule preview, which asks the evaluator itself",
 }

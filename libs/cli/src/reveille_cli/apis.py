@@ -62,6 +62,7 @@ _MODULES = {
 
 WORKSPACES = Api(Service.AUTOPILOT, "reveille.autopilot.v1", "WorkspaceService")
 AUTOPILOTS = Api(Service.AUTOPILOT, "reveille.autopilot.v1", "AutopilotService")
+ENDPOINTS = Api(Service.WEBHOOK, "reveille.webhook.v1", "EndpointService")
 DELIVERIES = Api(Service.WEBHOOK, "reveille.webhook.v1", "DeliveryService")
 AGENTS = Api(Service.HEARTBEAT, "reveille.heartbeat.v1", "AgentService")
 ISSUES = Api(Service.HEARTBEAT, "reveille.heartbeat.v1", "IssueService")

@@ -29,6 +29,7 @@ COMMANDS: dict[str, str] = {
     "runs": "reveille_cli.nouns.runs:NOUN",
     "agent-runs": "reveille_cli.nouns.agent_runs:NOUN",
     "deliveries": "reveille_cli.nouns.deliveries:NOUN",
+    "hooks": "reveille_cli.commands.hooks:app",
     "wakeups": "reveille_cli.nouns.wakeups:NOUN",
     "issues": "reveille_cli.nouns.issues:NOUN",
     "jobs": "reveille_cli.nouns.jobs:NOUN",

@@ -1,0 +1,234 @@
+"""`reveille hooks`: play the sender of a webhook, or its receiver."""
+
+from __future__ import annotations
+
+import time
+import uuid
+from typing import Annotated, Any
+
+import typer
+
+from reveille_cli.apis import DELIVERIES, ENDPOINTS
+from reveille_cli.build import session
+from reveille_cli.connection import Client
+from reveille_cli.exits import ExitCode
+from reveille_cli.failures import Failure, refused
+from reveille_cli.jsonform import plain
+from reveille_cli.names import WORKSPACE_VARIABLE, find_workspace
+from reveille_cli.nouns.triggers import read_secret
+from reveille_cli.options import DEFAULT_DIR, DEFAULT_OUTPUT, DataDirOption, OutputOption
+from reveille_cli.signing import header_pairs, post, sign
+from reveille_cli.times import instant
+from reveille_cli.values import read_file
+
+app = typer.Typer(no_args_is_help=True, help="Hooks: sign, send, listen, and explain a signature.")
+
+Provider = Annotated[str, typer.Argument(help="The sender's scheme, such as github.")]
+BodyFile = Annotated[
+    str, typer.Option("--body-file", metavar="FILE", help="The body, or - for stdin.")
+]
+SecretFile = Annotated[
+    str | None,
+    typer.Option("--signing-secret-file", metavar="FILE", help="The file with the secret."),
+]
+SecretEnv = Annotated[
+    str | None, typer.Option("--signing-secret-env", metavar="NAME", help="Or the variable.")
+]
+Header = Annotated[
+    list[str] | None,
+    typer.Option("--header", "-H", metavar="NAME: VALUE", help="Another header; may be repeated."),
+]
+At = Annotated[
+    str | None, typer.Option(help="The time that is signed, in RFC 3339; now when left out.")
+]
+EventId = Annotated[
+    str | None, typer.Option("--id", help="The sender's id for it; a new one when left out.")
+]
+
+
+@app.command("sign")
+def sign_(
+    provider: Provider,
+    body_file: BodyFile,
+    signing_secret_file: SecretFile = None,
+    signing_secret_env: SecretEnv = None,
+    url: Annotated[str, typer.Option(help="The hook's address, for senders that sign it.")] = "",
+    at: At = None,
+    event_id: EventId = None,
+    data_dir: DataDirOption = DEFAULT_DIR,
+    output: OutputOption = DEFAULT_OUTPUT,
+) -> None:
+    """Print the headers with which a sender would sign a body.
+
+    They are credentials for this body.
+    """
+    with session(data_dir, output) as (client, printer):
+        body = read_file(body_file, "body")
+        headers = _signed(
+            client, provider, signing_secret_file, signing_secret_env, body, url, at, event_id
+        )
+        if printer.as_json:
+            printer.document({"headers": headers})
+            return
+        for name, value in headers.items():
+            printer.text(f"{name}: {value}")
+
+
+@app.command()
+def send(
+    provider: Provider,
+    url: Annotated[str, typer.Option(help="The hook's address.")],
+    body_file: BodyFile,
+    signing_secret_file: SecretFile = None,
+    signing_secret_env: SecretEnv = None,
+    header: Header = None,
+    content_type: Annotated[
+        str, typer.Option("--content-type", help="The body's media type.")
+    ] = "application/json",
+    at: At = None,
+    event_id: EventId = None,
+    data_dir: DataDirOption = DEFAULT_DIR,
+    output: OutputOption = DEFAULT_OUTPUT,
+) -> None:
+    """Post a body to a hook as a sender would, and print what came back.
+
+    Without a secret it goes unsigned. Exits with 1 when the answer is no success.
+    """
+    with session(data_dir, output) as (client, printer):
+        body = read_file(body_file, "body")
+        headers = {"Content-Type": content_type, **header_pairs(header or ())}
+        if signing_secret_file is not None or signing_secret_env is not None:
+            headers |= _signed(
+                client, provider, signing_secret_file, signing_secret_env, body, url, at, event_id
+            )
+        said = post(url, body, headers)
+        text = said.body.decode("utf-8", "replace")
+        if printer.as_json:
+            printer.document({"status": said.status, "body_text": text})
+        else:
+            printer.text(f"{said.status} {text}")
+        if said.status >= 300:
+            raise typer.Exit(ExitCode.FAILED)
+
+
+@app.command()
+def listen(
+    trigger: Annotated[str | None, typer.Option(help="Only of this trigger.")] = None,
+    forward_to: Annotated[
+        str | None,
+        typer.Option(metavar="URL", help="Post each body here, with the headers that were kept."),
+    ] = None,
+    workspace: Annotated[
+        str | None,
+        typer.Option("--workspace", "-w", envvar=WORKSPACE_VARIABLE, help="The workspace."),
+    ] = None,
+    data_dir: DataDirOption = DEFAULT_DIR,
+    output: OutputOption = DEFAULT_OUTPUT,
+) -> None:
+    """Tell of deliveries as they come in, and pass their bodies on to a server of yours.
+
+    What was rejected is told of, and never passed on.
+    """
+    with session(data_dir, output) as (client, printer):
+        request = DELIVERIES.request(
+            "WatchDeliveries",
+            workspace_id=find_workspace(client, workspace),
+            endpoint_id=trigger or "",
+        )
+        heard: set[str] = set()
+        for news in client.stream(DELIVERIES, "WatchDeliveries", request, timeout=None):
+            delivery = news.delivery
+            if delivery.delivery_id in heard:
+                continue
+            heard.add(delivery.delivery_id)
+            shown = plain(delivery)
+            answer = None
+            if forward_to is not None and shown["state"] != "rejected":
+                answer = _passed_on(client, delivery, forward_to)
+            if printer.as_json:
+                printer.document({"delivery": shown, "forwarded_status": answer})
+                continue
+            words = (shown["delivery_id"], shown["event"], shown["action"], shown["state"])
+            passed = "" if answer is None else f"-> {answer}"
+            printer.text("  ".join(word for word in (*words, passed) if word))
+
+
+@app.command()
+def explain(
+    delivery_id: Annotated[str, typer.Argument(help="The delivery.")],
+    data_dir: DataDirOption = DEFAULT_DIR,
+    output: OutputOption = DEFAULT_OUTPUT,
+) -> None:
+    """Tell why a delivery's signature failed; the signature that was expected is never shown.
+
+    Exits with 1 when none of the usual reasons was found.
+    """
+    with session(data_dir, output) as (client, printer):
+        request = DELIVERIES.request("ExplainSignature", delivery_id=delivery_id)
+        found = plain(client.call(DELIVERIES, "ExplainSignature", request))
+        failed = found["signature_state"] in {"invalid", "missing"}
+        if printer.as_json:
+            printer.document(found)
+        elif found["findings"]:
+            for each in found["findings"]:
+                printer.text(f"{each['code']}: {each['text']}")
+        elif failed:
+            printer.text("The signature matches no live secret, and no usual mistake explains it.")
+        else:
+            printer.text(f"Nothing failed: the signature is {found['signature_state']}.")
+        if failed and not found["findings"]:
+            raise typer.Exit(ExitCode.FAILED)
+
+
+def _signed(
+    client: Client,
+    provider: str,
+    file: str | None,
+    variable: str | None,
+    body: bytes,
+    url: str,
+    at: str | None,
+    event_id: str | None,
+) -> dict[str, str]:
+    if (file is None) == (variable is None):
+        raise refused("signing_secret", "give --signing-secret-file or --signing-secret-env")
+    row = _row(client, provider)
+    return sign(
+        row.scheme,
+        row.signature_header,
+        read_secret(file, variable, "signing_secret"),
+        body,
+        url=url,
+        moment=time.time() if at is None else instant(at, "at").timestamp(),
+        event_id=event_id or str(uuid.uuid4()),
+    )
+
+
+def _row(client: Client, provider: str) -> Any:
+    answer = client.call(ENDPOINTS, "ListProviders", ENDPOINTS.request("ListProviders"))
+    for row in answer.providers:
+        if row.name == provider:
+            if not row.HasField("scheme"):
+                raise refused("provider", "how this sender signs takes more than a template")
+            return row
+    known = ", ".join(row.name for row in answer.providers)
+    raise refused("provider", f"must be one of: {known}")
+
+
+def _passed_on(client: Client, delivery: Any, url: str) -> int | None:
+    """Post a stored body; None when nobody answered."""
+    request = DELIVERIES.request("GetDeliveryBody", delivery_id=delivery.delivery_id)
+    pieces = client.stream(DELIVERIES, "GetDeliveryBody", request)
+    headers = {
+        name: value
+        for name, value in delivery.headers.items()
+        # The body is kept as it reads, no longer as it was packed.
+        if not name.endswith("-present") and name != "content-encoding"
+    }
+    headers["Content-Type"] = delivery.content_type or "application/octet-stream"
+    try:
+        return post(url, b"".join(piece.chunk for piece in pieces), headers).status
+    except Failure as failure:
+        if failure.exit_code is not ExitCode.UNAVAILABLE:
+            raise
+        return None
