@@ -51,6 +51,7 @@ class Held:
         self.lost = asyncio.Event()
         self.renewed_at = renewed_at
         self._keeper = keeper
+        self._guarded: asyncio.Task[Any] | None = None
 
     def check(self) -> None:
         """Pass only while the lease can be trusted; call it before every outward effect.
@@ -59,7 +60,7 @@ class Held:
             LeaseLost: it is lost, or has not been renewed for two thirds of its duration.
         """
         if not self.lost.is_set() and self._keeper.is_stale(self):
-            self.lost.set()
+            self.lose()
         if self.lost.is_set():
             raise LeaseLost(self.lease)
 
@@ -70,20 +71,35 @@ class Held:
         """
         self._keeper.forget(self)
 
+    def lose(self) -> None:
+        """Mark it as lost, and stop the work that is guarded by it."""
+        self.lost.set()
+        guarded, self._guarded = self._guarded, None
+        # Work that finds out by itself ends by what `check` raises.
+        if guarded is not None and guarded is not asyncio.current_task():
+            guarded.cancel()
+
     async def guard(self, work: Coroutine[Any, Any, T]) -> T:
-        """Run work that must stop when the lease is lost: it is cancelled and LeaseLost raised."""
-        task = asyncio.ensure_future(work)
-        lost = asyncio.ensure_future(self.lost.wait())
-        try:
-            await asyncio.wait((task, lost), return_when=asyncio.FIRST_COMPLETED)
-            if task.done():
-                return task.result()
+        """Run work that must stop when the lease is lost: it is cancelled and LeaseLost raised.
+
+        It runs in the caller's own task, and nothing of it runs on after the return: a task or
+        two more for each lease would cost more than most work.
+        """
+        task = asyncio.current_task()
+        if task is None or self.lost.is_set():
+            work.close()
             raise LeaseLost(self.lease)
+        self._guarded = task
+        try:
+            return await work
+        except asyncio.CancelledError:
+            stopped = self._guarded is None and self.lost.is_set()
+            # Somebody else may want the caller to end, and be heard.
+            if stopped and task.uncancel() == 0:
+                raise LeaseLost(self.lease) from None
+            raise
         finally:
-            for child in (task, lost):
-                child.cancel()
-            # The work may need a moment to clean up; nothing of it runs on after we return.
-            await asyncio.gather(task, lost, return_exceptions=True)
+            self._guarded = None
 
 
 class LeaseKeeper:
@@ -134,7 +150,7 @@ class LeaseKeeper:
         previous = self._held.get(lease.id)
         if previous is not None:
             # The row was claimed anew, so the older claim cannot hold it any more.
-            previous.lost.set()
+            previous.lose()
         self._held[lease.id] = held
         try:
             yield held
@@ -216,7 +232,7 @@ class LeaseKeeper:
                 self._lose(held, "not renewed in time")
 
     def _lose(self, held: Held, why: str) -> None:
-        held.lost.set()
+        held.lose()
         self.forget(held)
         _log.warning("A lease is lost.", action="lease.lost", id=str(held.lease.id), cause=why)
 

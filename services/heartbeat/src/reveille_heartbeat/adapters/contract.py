@@ -42,7 +42,7 @@ class AgentContext:
     run: Run
     agent: Agent
     spool: Spool
-    # What every agent gets in its environment: REVEILLE_*, TRACEPARENT.
+    # What agents that read files get in their environment: REVEILLE_*, TRACEPARENT.
     environment: Mapping[str, str]
     # The payload document, for adapters that need no file.
     payload: Mapping[str, Any]

@@ -49,9 +49,7 @@ async def execute(context: RunContext, parts: Parts) -> None:
     context.held.check()
     agent_context = describe(context, parts)
     reporter = RunReporter(context, parts, agent_context.secrets)
-    background = TaskScope("sign of life")
-    background.spawn(reporter.keep_alive())
-    background.spawn(reporter.keep_told())
+    reporter.begin()
     try:
         if context.resumed:
             await reporter.take_up()
@@ -77,33 +75,28 @@ async def execute(context: RunContext, parts: Parts) -> None:
         await adapter.clear(agent_context, reporter)
         context.result = AdapterResult(End(EndKind.BROKEN, message=f"the adapter failed: {error}"))
     finally:
-        await background.close()
+        await reporter.close()
     crash_point(EXECUTE_ENDED)
 
 
 def describe(context: RunContext, parts: Parts) -> AgentContext:
     """Put together what the adapter is given."""
-    loaded, spool = context.loaded, context.spool
+    loaded = context.loaded
     run = loaded.run
-    token = parts.run_token(run)
-    environment = {
-        "REVEILLE_RUN_ID": str(run.run_id),
-        "REVEILLE_PAYLOAD_FILE": str(spool.payload),
-        "REVEILLE_RESULT_FILE": str(spool.result),
-        "REVEILLE_API": parts.api_address,
-        "REVEILLE_RUN_TOKEN": token,
-    }
-    parent = traceparent(run.agent_carrier)
-    if parent is not None:
-        environment["TRACEPARENT"] = parent
     configured = loaded.agent.adapter_config.get("env")
+    secrets = secrets_of(configured) if isinstance(configured, Mapping) else []
+    environment: dict[str, str] = {}
+    if context.adapter is None or context.adapter.files:
+        # Only what is a process, or becomes one elsewhere, is told; a token costs a signature.
+        environment = _environment(context, parts)
+        secrets.append(environment["REVEILLE_RUN_TOKEN"])
     return AgentContext(
         run=run,
         agent=loaded.agent,
-        spool=spool,
+        spool=context.spool,
         environment=environment,
         payload=context.document,
-        secrets=[token, *(secrets_of(configured) if isinstance(configured, Mapping) else ())],
+        secrets=secrets,
         limits=parts.limits,
         seconds=_seconds(loaded.agent),
         log_ends=context.log_ends,
@@ -112,6 +105,22 @@ def describe(context: RunContext, parts: Parts) -> AgentContext:
         stop=context.stop,
         detach=context.detach,
     )
+
+
+def _environment(context: RunContext, parts: Parts) -> dict[str, str]:
+    """Give the variables by which every agent finds its way."""
+    run, spool = context.loaded.run, context.spool
+    environment = {
+        "REVEILLE_RUN_ID": str(run.run_id),
+        "REVEILLE_PAYLOAD_FILE": str(spool.payload),
+        "REVEILLE_RESULT_FILE": str(spool.result),
+        "REVEILLE_API": parts.api_address,
+        "REVEILLE_RUN_TOKEN": parts.run_token(run),
+    }
+    parent = traceparent(run.agent_carrier)
+    if parent is not None:
+        environment["TRACEPARENT"] = parent
+    return environment
 
 
 def _seconds(agent: Agent) -> int:
@@ -129,6 +138,9 @@ class RunReporter:
         self._redact = Redactor(secrets).redact_text
         self._progress: Mapping[str, str] = {}
         self._told = asyncio.Event()
+        self._telling = False
+        self._background = TaskScope("run reporter")
+        self._alive: asyncio.TimerHandle | None = None
         idle = context.loaded.agent.idle_timeout.total_seconds()
         # A sign of life costs a write; a third of the limit is often enough to bring it in time.
         self._every = idle / 3 if idle > 0 else _WITHOUT_LIMIT
@@ -136,6 +148,16 @@ class RunReporter:
         # What kept us from writing, if it may pass. Only by this is the database's absence known
         # from the adapter's own troubles with files and connections.
         self.outage: Exception | None = None
+
+    def begin(self) -> None:
+        """Bring signs of life from now on; who has ended before the first one was due needs none."""
+        self._alive = asyncio.get_running_loop().call_later(self._every, self._live_on)
+
+    async def close(self) -> None:
+        """Bring no more of them."""
+        if self._alive is not None:
+            self._alive.cancel()
+        await self._background.close()
 
     async def take_up(self) -> None:
         """Tell when the agent was last heard of, while nobody was there to tell it."""
@@ -175,6 +197,9 @@ class RunReporter:
         parts = {"phase": phase, "message": message, "tool": tool, "snippet": snippet}
         self._progress = bounded_progress(parts, self._redact)
         self._told.set()
+        if not self._telling:
+            self._telling = True
+            self._background.spawn(self._keep_told())
 
     async def flush(self) -> None:
         """Bring the last sign of life that was not brought yet: nobody will ask again."""
@@ -205,7 +230,7 @@ class RunReporter:
                 self.outage = error
             raise
 
-    async def keep_told(self) -> None:
+    async def _keep_told(self) -> None:
         """Bring the last word on what the agent is doing, at most every few seconds."""
         while True:
             await self._told.wait()
@@ -218,16 +243,18 @@ class RunReporter:
                 self._told.set()
             await asyncio.sleep(PROGRESS_PAUSE)
 
-    async def keep_alive(self) -> None:
+    def _live_on(self) -> None:
+        self._background.spawn(self._keep_alive())
+
+    async def _keep_alive(self) -> None:
         """Bring the last sign of life now and then; a failure is made good by the next one."""
         while True:
-            await asyncio.sleep(self._every)
             heard, self._heard = self._heard, None
-            if heard is None:
-                continue
-            try:
-                await self._parts.signs.heard(self._context.lease, self._silence(heard))
-            except Exception as error:
-                if not is_transient(error):
-                    raise
-                self._heard = self._heard or heard
+            if heard is not None:
+                try:
+                    await self._parts.signs.heard(self._context.lease, self._silence(heard))
+                except Exception as error:
+                    if not is_transient(error):
+                        raise
+                    self._heard = self._heard or heard
+            await asyncio.sleep(self._every)

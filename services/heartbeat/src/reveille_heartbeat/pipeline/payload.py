@@ -20,6 +20,7 @@ async def payload(context: RunContext, parts: Parts) -> None:
     if context.resumed:
         return
     loaded, spool = context.loaded, context.spool
+    files = context.adapter is not None and context.adapter.files
     body = await _body(context, parts, loaded.payload)
     context.document = build(
         run=loaded.run,
@@ -29,10 +30,10 @@ async def payload(context: RunContext, parts: Parts) -> None:
         issue=loaded.issue,
         payload=loaded.payload,
         body=body,
-        body_path=str(spool.body),
+        body_path=str(spool.body) if files else "",
         joined=loaded.joined,
     )
-    if context.adapter is not None and context.adapter.files:
+    if files:
         try:
             await asyncio.to_thread(spool.prepare, dump(context.document), body)
         except OSError as error:
