@@ -150,7 +150,7 @@ class RunReporter:
         self.outage: Exception | None = None
 
     def begin(self) -> None:
-        """Bring signs of life from now on; who has ended before the first one was due needs none."""
+        """Bring signs of life from now on; who ends before the first is due needs none."""
         self._alive = asyncio.get_running_loop().call_later(self._every, self._live_on)
 
     async def close(self) -> None:
