@@ -10,10 +10,11 @@ import pytest
 
 from reveille.autopilot.v1 import autopilot_service_pb2 as autopilot
 from reveille.autopilot.v1 import run_pb2
-from reveille.common.v1.reason_pb2 import REASON_AUTOPILOT_PAUSED
+from reveille.common.v1.reason_pb2 import REASON_AUTOPILOT_PAUSED, REASON_COOLDOWN
 from reveille.heartbeat.v1 import run_pb2 as heartbeat
+from reveille.heartbeat.v1 import wakeup_pb2
 from reveille.webhook.v1 import delivery_service_pb2 as webhook
-from reveille_cli.apis import AGENT_RUNS, AUTOPILOTS, DELIVERIES
+from reveille_cli.apis import AGENT_RUNS, AUTOPILOTS, DELIVERIES, WAKEUPS
 from reveille_cli.stack.datadir import DataDir, write_json
 from reveille_runtime.errors import NotFound, Unavailable
 
@@ -295,3 +296,59 @@ def test_a_payload_that_is_what_it_says(desk: Desk, words: tuple[str, ...]) -> N
 
     assert outcome.exit_code == 0
     assert outcome.request.payload == words[0].encode()
+
+
+WAKE = ("wakeups", "create", "Look", "-w", AUTOPILOT, "--agent", AUTOPILOT)
+
+
+def woken(**fields: Any) -> Answer:
+    result = wakeup_pb2.WakeupResult(wakeup_id="w1", **fields)
+    return Answer(WAKEUPS, "EnqueueWakeups", wakeup_pb2.EnqueueWakeupsResponse(results=[result]))
+
+
+def test_a_wake_by_hand_says_what_is_asked(desk: Desk, tmp_path: Path) -> None:
+    (tmp_path / "prompt").write_text("Please look.", encoding="utf-8")
+    more = ("--prompt-file", str(tmp_path / "prompt"), "--issue", "ABC-1", "--task-key", "nightly")
+    keyed = ("--fresh-session", "--idempotency-key", "k1")
+    answer = woken(state=wakeup_pb2.WAKEUP_STATE_QUEUED)
+
+    outcome = desk.run(*WAKE, *more, *keyed, answers=[answer])
+
+    assert outcome.exit_code == 0
+    assert list(outcome.request.wakeups) == [
+        wakeup_pb2.Wakeup(
+            workspace_id=AUTOPILOT,
+            agent_id=AUTOPILOT,
+            source=wakeup_pb2.WAKEUP_SOURCE_ON_DEMAND,
+            reason="on_demand",
+            title="Look",
+            prompt="Please look.",
+            issue_id="ABC-1",
+            task_key="nightly",
+            fresh_session=True,
+            idempotency_key="k1",
+        )
+    ]
+    assert "w1" in outcome.out
+
+
+def test_a_wake_that_a_rule_refuses_is_no_success(desk: Desk) -> None:
+    answer = woken(
+        state=wakeup_pb2.WAKEUP_STATE_SKIPPED, reason=REASON_COOLDOWN, message="it rests"
+    )
+
+    outcome = desk.run(*WAKE, answers=[answer])
+
+    assert outcome.exit_code == 5
+    assert outcome.err == "skipped: it rests (cooldown)\n"
+
+
+@pytest.mark.parametrize(
+    ("more", "field"),
+    [(("--squad", AUTOPILOT), "agent"), (("--prompt", "a", "--prompt-file", "-"), "prompt")],
+)
+def test_a_wake_says_one_thing_at_a_time(desk: Desk, more: tuple[str, ...], field: str) -> None:
+    outcome = desk.run(*WAKE, *more)
+
+    assert outcome.exit_code == 2
+    assert field in outcome.err

@@ -209,6 +209,7 @@ CASES = [
     ),
     Case("deliveries get d1", DELIVERIES, "GetDelivery", {"delivery_id": "d1"}),
     Case("wakeups get w1", WAKEUPS, "GetWakeup", {"wakeup_id": "w1"}),
+    Case("wakeups cancel w1", WAKEUPS, "CancelWakeup", {"wakeup_id": "w1"}),
     Case(
         f"issues create Fix -w {W1} --description now --agent {A1} --priority high",
         ISSUES,
@@ -301,10 +302,16 @@ LISTS = [
         {"workspace_id": W1, "endpoint_id": "t1", "states": ["DELIVERY_STATE_IGNORED"]},
     ),
     Case(
-        f"wakeups list -w {W1} --agent {A1} --state skipped",
+        f"wakeups list -w {W1} --agent {A1} --state skipped --issue ABC-1 --reason cooldown",
         WAKEUPS,
         "ListWakeups",
-        {"workspace_id": W1, "agent_id": A1, "states": ["WAKEUP_STATE_SKIPPED"]},
+        {
+            "workspace_id": W1,
+            "agent_id": A1,
+            "states": ["WAKEUP_STATE_SKIPPED"],
+            "issue_id": "ABC-1",
+            "reasons": ["REASON_COOLDOWN"],
+        },
     ),
     Case(
         f"issues list -w {W1} --status todo --agent {A1}",

@@ -11,6 +11,7 @@ from tests.integration.heartbeat.conftest import Stage
 from tests.integration.heartbeat.kit import MEMBER, OWNER, World, refused
 from tests.integration.heartbeat.test_processes import content_of, linger, process_in
 
+from reveille.common.v1 import reason_pb2
 from reveille.explain.v1 import explain_service_pb2 as explain_pb
 from reveille.explain.v1.explain_service_pb2_grpc import ExplainServiceStub
 from reveille.heartbeat.v1 import agent_pb2, issue_pb2, run_pb2, wakeup_pb2
@@ -106,6 +107,76 @@ async def test_kinds_of_callers_are_kept_apart(idle: World) -> None:
         workspace_id=str(idle.workspace_id), name="x", adapter="echo"
     )
     assert isinstance(await refused(scheduler.agents.CreateAgent(create)), PermissionDenied)
+
+
+async def test_a_member_wakes_by_hand_answers_for_it_and_cancels_it(idle: World) -> None:
+    agent = await idle.agent()
+    private = await idle.agent("private", invocation_rule=agent_pb2.INVOCATION_RULE_PRIVATE)
+    await idle.issue(agent, "manual:1")
+    member = As(idle.client.user(MEMBER, idle.workspace_id))
+    by_hand: dict[str, Any] = {
+        "origin": None,
+        "source": wakeup_pb2.WAKEUP_SOURCE_ON_DEMAND,
+        "reason": "on_demand",
+    }
+    wishes = [
+        idle.wish(agent, **by_hand),
+        idle.wish(agent, issue_id="abc-1", **by_hand),
+        idle.wish(private, **by_hand),
+    ]
+    answer = await member.wakeups.EnqueueWakeups(wakeup_pb2.EnqueueWakeupsRequest(wakeups=wishes))
+
+    free, on_issue, forbidden = answer.results
+    assert forbidden.reason == reason_pb2.REASON_INVOCATION_NOT_ALLOWED
+    # The occurrence of the issue has a run of its own, and is not joined.
+    assert on_issue.state == wakeup_pb2.WAKEUP_STATE_DEFERRED
+    stored = await idle.wakeup(free.wakeup_id)
+    assert (stored.requester_kind, stored.requester_id) == ("user", MEMBER)
+    assert stored.responsible_user_id == MEMBER
+    filters: list[tuple[dict[str, Any], wakeup_pb2.WakeupResult]] = [
+        ({"issue_id": "ABC-1", "states": [wakeup_pb2.WAKEUP_STATE_DEFERRED]}, on_issue),
+        ({"reasons": [reason_pb2.REASON_INVOCATION_NOT_ALLOWED]}, forbidden),
+    ]
+    for only, found in filters:
+        listed = await member.wakeups.ListWakeups(
+            wakeup_pb2.ListWakeupsRequest(workspace_id=str(idle.workspace_id), **only)
+        )
+        assert [each.wakeup_id for each in listed.wakeups] == [found.wakeup_id]
+    stranger = As(idle.client.user(MEMBER, UUID(int=7)))
+    for each in (free, on_issue, forbidden):
+        cancel = wakeup_pb2.CancelWakeupRequest(wakeup_id=each.wakeup_id)
+        assert isinstance(await refused(stranger.wakeups.CancelWakeup(cancel)), NotFound)
+        state = (await member.wakeups.CancelWakeup(cancel)).wakeup.state
+        assert state == (
+            wakeup_pb2.WAKEUP_STATE_SKIPPED
+            if each is forbidden
+            else wakeup_pb2.WAKEUP_STATE_CANCELLED
+        )
+    (run,) = await idle.attempts(free.wakeup_id)
+    assert run.state == run_pb2.RUN_STATE_CANCELLED
+
+
+async def test_what_a_person_may_not_say_of_a_wake_is_refused_by_name(idle: World) -> None:
+    agent = await idle.agent()
+    member = As(idle.client.user(MEMBER, idle.workspace_id))
+    timer = wakeup_pb2.WAKEUP_SOURCE_TIMER
+    wishes = [
+        idle.wish(agent, origin=None, source=wakeup_pb2.WAKEUP_SOURCE_AUTOMATION),
+        idle.wish(agent, origin=None, source=timer, squad_id=agent.agent_id),
+        idle.wish(agent, origin=None, agent_id="", comment_ids=[agent.agent_id]),
+    ]
+    call = member.wakeups.EnqueueWakeups(wakeup_pb2.EnqueueWakeupsRequest(wakeups=wishes))
+    error = await refused(call)
+
+    assert isinstance(error, InvalidArgument)
+    assert {each.field for each in error.violations} == {
+        "wakeups[0].source",
+        "wakeups[1].source",
+        "wakeups[1].agent_id",
+        "wakeups[2].source",
+        "wakeups[2].agent_id",
+        "wakeups[2].comment_ids",
+    }
 
 
 async def test_a_run_moves_its_own_issue_while_it_lives_and_nothing_else(

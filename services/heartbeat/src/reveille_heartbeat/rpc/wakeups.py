@@ -7,6 +7,7 @@ from typing import Any
 from reveille.heartbeat.v1 import wakeup_pb2 as pb
 from reveille.heartbeat.v1.wakeup_pb2_grpc import WakeupServiceServicer
 from reveille_heartbeat.rpc import parse, parse_issues, show
+from reveille_heartbeat.usecases.cancel_wakeup import CancelWakeup
 from reveille_heartbeat.usecases.cancel_wakeups import Cancellation, Cancelled, CancelWakeups
 from reveille_heartbeat.usecases.enqueue_wakeups import EnqueueWakeups
 from reveille_heartbeat.usecases.reading import OnlyWakeups, Reader
@@ -19,9 +20,16 @@ from reveille_runtime.validation import Violations
 class WakeupServicer(WakeupServiceServicer):
     """Serves wakeups."""
 
-    def __init__(self, enqueue: EnqueueWakeups, cancel: CancelWakeups, reader: Reader) -> None:
+    def __init__(
+        self,
+        enqueue: EnqueueWakeups,
+        cancel: CancelWakeups,
+        cancel_one: CancelWakeup,
+        reader: Reader,
+    ) -> None:
         self._enqueue = enqueue
         self._cancel = cancel
+        self._cancel_one = cancel_one
         self._reader = reader
 
     async def EnqueueWakeups(
@@ -64,6 +72,14 @@ class WakeupServicer(WakeupServiceServicer):
         found.check()
         results = await self._cancel(wanted)
         return pb.CancelWakeupsResponse(results=[_cancelled(each) for each in results])
+
+    async def CancelWakeup(
+        self, request: pb.CancelWakeupRequest, context: Any
+    ) -> pb.CancelWakeupResponse:
+        """Cancel one wakeup."""
+        wakeup_id = parse.one_id("wakeup_id", request.wakeup_id)
+        wakeup = await self._cancel_one(current_actor(), wakeup_id)
+        return pb.CancelWakeupResponse(wakeup=show.wakeup(wakeup))
 
     async def GetWakeup(self, request: pb.GetWakeupRequest, context: Any) -> pb.GetWakeupResponse:
         """Read a wakeup."""

@@ -22,6 +22,7 @@ from reveille_heartbeat.usecases import channels
 from reveille_heartbeat.usecases.add_comment import AddComment
 from reveille_heartbeat.usecases.approvals import Approvals
 from reveille_heartbeat.usecases.cancel_run import CancelRun
+from reveille_heartbeat.usecases.cancel_wakeup import CancelWakeup
 from reveille_heartbeat.usecases.cancel_wakeups import CancelWakeups
 from reveille_heartbeat.usecases.check_invocable import CheckInvocable
 from reveille_heartbeat.usecases.checkout_issue import CheckoutIssue
@@ -82,6 +83,7 @@ def serve(app: App[Settings], basics: Basics, bus: HintBus) -> None:
         WakeupServicer(
             EnqueueWakeups(*making),
             CancelWakeups(database, notifier, spans, basics.promotion, basics.consequences),
+            CancelWakeup(database, notifier, spans, basics.promotion),
             reader,
         ),
     )

@@ -504,6 +504,52 @@ class CancellationResult(_message.Message):
 Global___CancellationResult: _TypeAlias = CancellationResult  # noqa: Y015
 
 @_typing.final
+class CancelWakeupRequest(_message.Message):
+    """A wakeup to cancel."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    WAKEUP_ID_FIELD_NUMBER: _builtins.int
+    wakeup_id: _builtins.str
+    """The id."""
+    def __init__(
+        self,
+        *,
+        wakeup_id: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["wakeup_id", b"wakeup_id"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___CancelWakeupRequest: _TypeAlias = CancelWakeupRequest  # noqa: Y015
+
+@_typing.final
+class CancelWakeupResponse(_message.Message):
+    """What became of it."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    WAKEUP_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def wakeup(self) -> Global___WakeupRecord:
+        """The wakeup. While its attempt is being stopped it is claimed still."""
+
+    def __init__(
+        self,
+        *,
+        wakeup: Global___WakeupRecord | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["wakeup", b"wakeup"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["wakeup", b"wakeup"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___CancelWakeupResponse: _TypeAlias = CancelWakeupResponse  # noqa: Y015
+
+@_typing.final
 class WakeupRecord(_message.Message):
     """A wakeup as recorded."""
 

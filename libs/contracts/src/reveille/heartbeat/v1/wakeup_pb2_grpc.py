@@ -45,6 +45,11 @@ class WakeupServiceStub:
                 request_serializer=reveille_dot_heartbeat_dot_v1_dot_wakeup__pb2.CancelWakeupsRequest.SerializeToString,
                 response_deserializer=reveille_dot_heartbeat_dot_v1_dot_wakeup__pb2.CancelWakeupsResponse.FromString,
                 _registered_method=True)
+        self.CancelWakeup = channel.unary_unary(
+                '/reveille.heartbeat.v1.WakeupService/CancelWakeup',
+                request_serializer=reveille_dot_heartbeat_dot_v1_dot_wakeup__pb2.CancelWakeupRequest.SerializeToString,
+                response_deserializer=reveille_dot_heartbeat_dot_v1_dot_wakeup__pb2.CancelWakeupResponse.FromString,
+                _registered_method=True)
         self.GetWakeup = channel.unary_unary(
                 '/reveille.heartbeat.v1.WakeupService/GetWakeup',
                 request_serializer=reveille_dot_heartbeat_dot_v1_dot_wakeup__pb2.GetWakeupRequest.SerializeToString,
@@ -76,6 +81,13 @@ class WakeupServiceServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def CancelWakeup(self, request, context):
+        """Cancels one wakeup and the attempt made for it; what has ended stays as it is. Errors: NOT_FOUND.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
     def GetWakeup(self, request, context):
         """Reads a wakeup. Errors: NOT_FOUND.
         """
@@ -102,6 +114,11 @@ def add_WakeupServiceServicer_to_server(servicer, server):
                     servicer.CancelWakeups,
                     request_deserializer=reveille_dot_heartbeat_dot_v1_dot_wakeup__pb2.CancelWakeupsRequest.FromString,
                     response_serializer=reveille_dot_heartbeat_dot_v1_dot_wakeup__pb2.CancelWakeupsResponse.SerializeToString,
+            ),
+            'CancelWakeup': grpc.unary_unary_rpc_method_handler(
+                    servicer.CancelWakeup,
+                    request_deserializer=reveille_dot_heartbeat_dot_v1_dot_wakeup__pb2.CancelWakeupRequest.FromString,
+                    response_serializer=reveille_dot_heartbeat_dot_v1_dot_wakeup__pb2.CancelWakeupResponse.SerializeToString,
             ),
             'GetWakeup': grpc.unary_unary_rpc_method_handler(
                     servicer.GetWakeup,
@@ -169,6 +186,33 @@ class WakeupService:
             '/reveille.heartbeat.v1.WakeupService/CancelWakeups',
             reveille_dot_heartbeat_dot_v1_dot_wakeup__pb2.CancelWakeupsRequest.SerializeToString,
             reveille_dot_heartbeat_dot_v1_dot_wakeup__pb2.CancelWakeupsResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def CancelWakeup(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/reveille.heartbeat.v1.WakeupService/CancelWakeup',
+            reveille_dot_heartbeat_dot_v1_dot_wakeup__pb2.CancelWakeupRequest.SerializeToString,
+            reveille_dot_heartbeat_dot_v1_dot_wakeup__pb2.CancelWakeupResponse.FromString,
             options,
             channel_credentials,
             insecure,

@@ -39,6 +39,8 @@ class WakeupServiceStub:
     """
     CancelWakeups: _grpc.UnaryUnaryMultiCallable[_wakeup_pb2.CancelWakeupsRequest, _wakeup_pb2.CancelWakeupsResponse]
     """Cancels what occurrence keys made; a key not known yet is recorded as cancelled, so that a late enqueue finds it."""
+    CancelWakeup: _grpc.UnaryUnaryMultiCallable[_wakeup_pb2.CancelWakeupRequest, _wakeup_pb2.CancelWakeupResponse]
+    """Cancels one wakeup and the attempt made for it; what has ended stays as it is. Errors: NOT_FOUND."""
     GetWakeup: _grpc.UnaryUnaryMultiCallable[_wakeup_pb2.GetWakeupRequest, _wakeup_pb2.GetWakeupResponse]
     """Reads a wakeup. Errors: NOT_FOUND."""
     ListWakeups: _grpc.UnaryUnaryMultiCallable[_wakeup_pb2.ListWakeupsRequest, _wakeup_pb2.ListWakeupsResponse]
@@ -55,6 +57,8 @@ class WakeupServiceAsyncStub(WakeupServiceStub):
     """
     CancelWakeups: _aio.UnaryUnaryMultiCallable[_wakeup_pb2.CancelWakeupsRequest, _wakeup_pb2.CancelWakeupsResponse]  # type: ignore[assignment]
     """Cancels what occurrence keys made; a key not known yet is recorded as cancelled, so that a late enqueue finds it."""
+    CancelWakeup: _aio.UnaryUnaryMultiCallable[_wakeup_pb2.CancelWakeupRequest, _wakeup_pb2.CancelWakeupResponse]  # type: ignore[assignment]
+    """Cancels one wakeup and the attempt made for it; what has ended stays as it is. Errors: NOT_FOUND."""
     GetWakeup: _aio.UnaryUnaryMultiCallable[_wakeup_pb2.GetWakeupRequest, _wakeup_pb2.GetWakeupResponse]  # type: ignore[assignment]
     """Reads a wakeup. Errors: NOT_FOUND."""
     ListWakeups: _aio.UnaryUnaryMultiCallable[_wakeup_pb2.ListWakeupsRequest, _wakeup_pb2.ListWakeupsResponse]  # type: ignore[assignment]
@@ -80,6 +84,14 @@ class WakeupServiceServicer(metaclass=_abc_1.ABCMeta):
         context: _ServicerContext,
     ) -> _typing.Union[_wakeup_pb2.CancelWakeupsResponse, _abc.Awaitable[_wakeup_pb2.CancelWakeupsResponse]]:
         """Cancels what occurrence keys made; a key not known yet is recorded as cancelled, so that a late enqueue finds it."""
+
+    @_abc_1.abstractmethod
+    def CancelWakeup(
+        self,
+        request: _wakeup_pb2.CancelWakeupRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_wakeup_pb2.CancelWakeupResponse, _abc.Awaitable[_wakeup_pb2.CancelWakeupResponse]]:
+        """Cancels one wakeup and the attempt made for it; what has ended stays as it is. Errors: NOT_FOUND."""
 
     @_abc_1.abstractmethod
     def GetWakeup(
