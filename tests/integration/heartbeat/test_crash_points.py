@@ -54,6 +54,7 @@ def test_every_point_is_walked() -> None:
         at.CANCEL_AFTER_COMMIT,
         at.DEADLINE_AFTER_COMMIT,
         at.RETENTION_AFTER_STRETCH,
+        at.RETRY_AFTER_COMMIT,
         at.TAKE_OVER_AFTER_COMMIT,
         at.TIMERS_AFTER_ENQUEUE,
     )

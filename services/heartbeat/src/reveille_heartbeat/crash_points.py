@@ -28,6 +28,7 @@ DEADLINE_AFTER_COMMIT: Final = "heartbeat.deadline.after_commit"
 TAKE_OVER_AFTER_COMMIT: Final = "heartbeat.take_over.after_commit"
 RETENTION_AFTER_STRETCH: Final = "heartbeat.retention.after_stretch"
 TIMERS_AFTER_ENQUEUE: Final = "heartbeat.timers.after_enqueue"
+RETRY_AFTER_COMMIT: Final = "heartbeat.retry.after_commit"
 
 CRASH_POINTS: Final = declare(
     ENQUEUE_BEFORE_COMMIT,
@@ -52,4 +53,5 @@ CRASH_POINTS: Final = declare(
     TAKE_OVER_AFTER_COMMIT,
     RETENTION_AFTER_STRETCH,
     TIMERS_AFTER_ENQUEUE,
+    RETRY_AFTER_COMMIT,
 )

@@ -12,10 +12,12 @@ from reveille_heartbeat.domain.tail import Position
 from reveille_heartbeat.rpc import parse, show
 from reveille_heartbeat.usecases.cancel_run import CancelRun
 from reveille_heartbeat.usecases.reading import Reader
+from reveille_heartbeat.usecases.retry_run import RetryRun
 from reveille_heartbeat.usecases.run_log import RunLog
 from reveille_heartbeat.usecases.watch_run import WatchRuns
 from reveille_runtime.access import current_actor
 from reveille_runtime.paging import page_token, read_page
+from reveille_runtime.reasons import reason_value
 from reveille_runtime.validation import Violations
 
 _DEFAULT_LIMIT = 64 << 10
@@ -27,11 +29,19 @@ _MAX_EVENT = (1 << 31) - 1
 class RunServicer(RunServiceServicer):
     """Serves attempts."""
 
-    def __init__(self, reader: Reader, log: RunLog, watch: WatchRuns, cancel: CancelRun) -> None:
+    def __init__(
+        self,
+        reader: Reader,
+        log: RunLog,
+        watch: WatchRuns,
+        cancel: CancelRun,
+        retry: RetryRun,
+    ) -> None:
         self._reader = reader
         self._log = log
         self._watch = watch
         self._cancel = cancel
+        self._retry = retry
 
     async def GetRun(self, request: pb.GetRunRequest, context: Any) -> pb.GetRunResponse:
         """Read an attempt."""
@@ -81,6 +91,23 @@ class RunServicer(RunServiceServicer):
         """Cancel an attempt and its wakeup."""
         run_id = parse.one_id("run_id", request.run_id)
         return pb.CancelRunResponse(run=show.run(await self._cancel(current_actor(), run_id)))
+
+    async def RetryRun(self, request: pb.RetryRunRequest, context: Any) -> pb.RetryRunResponse:
+        """Start a waiting repeat now, or ask for the work once more."""
+        actor = current_actor()
+        run_id = parse.one_id("run_id", request.run_id)
+        repeatable = parse.repeatable(actor, "RetryRun", request, request.request_id)
+        retried = await self._retry(actor, run_id, repeatable)
+        run = None
+        if retried.run_id is not None:
+            run = show.run(await self._reader.run(actor, retried.run_id))
+        return pb.RetryRunResponse(
+            outcome=pb.RetryOutcome.Value(f"RETRY_OUTCOME_{retried.outcome.name}"),
+            run=run,
+            wakeup_id=str(retried.wakeup_id),
+            reason=reason_value(retried.reason),
+            message=retried.message,
+        )
 
     async def WatchRun(
         self, request: pb.WatchRunRequest, context: Any

@@ -165,24 +165,24 @@ WHERE i.issue_id = c.issue_id AND i.assignee_agent_id = c.agent_id;
 
 -- name: due_retries
 -- Repeats whose time has come, the oldest first. $1 limit
-SELECT run_id, agent_id, issue_id, wakeup_id FROM runs
+SELECT run_id FROM runs
 WHERE state = 'scheduled_retry' AND scheduled_retry_at <= (SELECT clock())
 ORDER BY scheduled_retry_at
 LIMIT $1;
 
--- name: find_retries
--- What gates ask of repeats that wait, read after the locks. $1 runs
-SELECT run_id, agent_id, issue_id, wakeup_id, retry_of_run_id, retry_reason FROM runs
-WHERE run_id = ANY($1::uuid[]) AND state = 'scheduled_retry'
-ORDER BY run_id;
+-- name: retry_is_due
+-- Whether a repeat's time has come, asked after the locks. $1 run
+SELECT true FROM runs
+WHERE run_id = $1 AND state = 'scheduled_retry' AND scheduled_retry_at <= (SELECT clock());
 
 -- name: queue_retries
 -- Repeats enter the queue, if their time has come or somebody wants them now; one of two that do it
--- at once finds no row. $1 runs, $2 ranks, $3 whether to wait for their time
+-- at once finds no row. What they may wait there counts from now. $1 runs, $2 ranks, $3 whether to
+-- wait for their time
 UPDATE runs r
-SET state = 'queued', ready_rank = q.ready_rank, event_seq = r.event_seq + 1
-FROM unnest($1::uuid[], $2::smallint[]) AS q (run_id, ready_rank)
-WHERE r.run_id = q.run_id AND r.state = 'scheduled_retry'
+SET state = 'queued', ready_rank = q.ready_rank, start_by = clock() + a.start_limit,
+    event_seq = r.event_seq + 1
+FROM unnest($1::uuid[], $2::smallint[]) AS q (run_id, ready_rank), agents a
+WHERE r.run_id = q.run_id AND r.state = 'scheduled_retry' AND a.agent_id = r.agent_id
     AND (NOT $3::boolean OR r.scheduled_retry_at <= (SELECT clock()))
-RETURNING r.run_id, r.workspace_id, r.agent_id, r.wakeup_id, r.issue_id, r.attempt, r.retry_reason,
-    r.event_seq;
+RETURNING r.run_id, r.event_seq;

@@ -24,6 +24,7 @@ from reveille_heartbeat.usecases.finishing import Finisher
 from reveille_heartbeat.usecases.held_run import HeldRun
 from reveille_heartbeat.usecases.log_days import LogDays
 from reveille_heartbeat.usecases.promote_deferred import PromoteStranded
+from reveille_heartbeat.usecases.promote_retries import PromoteRetries, RetryTurn
 from reveille_heartbeat.usecases.put_workspace import RenewRuntimes
 from reveille_heartbeat.usecases.stale_locks import ClearStaleLocks
 from reveille_heartbeat.usecases.take_over import HandOver, TakeOver
@@ -131,6 +132,7 @@ async def execute(
     sweeper = Sweeper(
         EnforceDeadlines(database, notifier, basics.spans, ExpiryWitness(witness_interval)),
         PromoteStranded(database, notifier, basics.promotion),
+        PromoteRetries(database, notifier, RetryTurn(basics.promotion)),
         keeper,
         witness_interval,
         interval=settings.sweep_interval,

@@ -34,10 +34,12 @@ from reveille_heartbeat.usecases.explain import Explain
 from reveille_heartbeat.usecases.hold_trees import HoldTrees
 from reveille_heartbeat.usecases.move_agent import MoveAgent
 from reveille_heartbeat.usecases.projects import Projects
+from reveille_heartbeat.usecases.promote_retries import RetryTurn
 from reveille_heartbeat.usecases.put_workspace import PutWorkspace
 from reveille_heartbeat.usecases.reading import Reader
 from reveille_heartbeat.usecases.reading_issues import IssueReader
 from reveille_heartbeat.usecases.relate_issues import RelateIssues
+from reveille_heartbeat.usecases.retry_run import RetryRun
 from reveille_heartbeat.usecases.run_news import ReadNews
 from reveille_heartbeat.usecases.runtimes import Runtimes
 from reveille_heartbeat.usecases.squads import Squads
@@ -100,6 +102,7 @@ def serve(app: App[Settings], basics: Basics, bus: HintBus) -> None:
             basics.run_log,
             watch,
             CancelRun(database, notifier, spans, basics.promotion),
+            RetryRun(database, notifier, RetryTurn(basics.promotion), basics.enqueuing),
         ),
     )
     server.add(

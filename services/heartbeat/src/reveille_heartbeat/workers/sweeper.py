@@ -1,9 +1,10 @@
-"""The sweep: deadlines from the rows, and deferred wakes that nobody else promotes."""
+"""The sweep: deadlines from the rows, repeats whose time has come, and wakes nobody promotes."""
 
 from __future__ import annotations
 
 from reveille_heartbeat.usecases.enforce_deadlines import EnforceDeadlines
 from reveille_heartbeat.usecases.promote_deferred import PromoteStranded
+from reveille_heartbeat.usecases.promote_retries import PromoteRetries
 from reveille_runtime.isolation import isolated
 from reveille_runtime.lease import LeaseKeeper
 from reveille_runtime.lifecycle import Loop
@@ -16,6 +17,7 @@ class Sweeper:
         self,
         deadlines: EnforceDeadlines,
         promote: PromoteStranded,
+        retries: PromoteRetries,
         keeper: LeaseKeeper,
         witness_interval: float,
         *,
@@ -24,6 +26,7 @@ class Sweeper:
         self.loop = Loop("sweep", self.step, interval)
         self._deadlines = deadlines
         self._promote = promote
+        self._retries = retries
         self._keeper = keeper
         self._witness_interval = witness_interval
 
@@ -31,5 +34,7 @@ class Sweeper:
         """Make one round; each part by itself."""
         with isolated("sweep.deadlines"):
             await self._deadlines(renewals_ok=self._keeper.ok_for(self._witness_interval))
+        with isolated("sweep.retries"):
+            await self._retries()
         with isolated("sweep.deferred"):
             await self._promote()
