@@ -28,6 +28,7 @@ from reveille.heartbeat.v1.workspace_replica_service_pb2_grpc import WorkspaceRe
 from reveille_runtime.access import Role
 from reveille_runtime.client import Channels, stream
 from reveille_runtime.errors import DomainError
+from reveille_runtime.interceptors.deadline import DEFAULT_TIMEOUT
 from reveille_runtime.rpc_errors import as_domain_errors
 from reveille_runtime.telemetry import Telemetry
 from reveille_testkit.rpc import Keyring
@@ -56,16 +57,20 @@ OPEN_WAKEUPS = frozenset(
 class Client:
     """Calls one heartbeat server in anyone's name."""
 
-    def __init__(self, address: str, keys: Keyring) -> None:
+    def __init__(self, address: str, keys: Keyring, timeout: float = DEFAULT_TIMEOUT) -> None:
         self.address = address
         self.keys = keys
+        self._timeout = timeout
         self._channels: dict[str, Channels] = {}
 
     def channel(self, token: str) -> grpc.aio.Channel:
         """Give a channel that calls with this token."""
         if token not in self._channels:
             self._channels[token] = Channels(
-                {"server": self.address}, telemetry=Telemetry.off(), token=lambda: token
+                {"server": self.address},
+                telemetry=Telemetry.off(),
+                token=lambda: token,
+                default_timeout=self._timeout,
             )
         return self._channels[token].get("server")
 

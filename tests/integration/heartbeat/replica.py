@@ -16,6 +16,7 @@ from typing import Any
 from tests.integration.heartbeat.kit import QUICK, Client
 
 from reveille_runtime.crash import POINT_VARIABLE
+from reveille_runtime.interceptors.deadline import DEFAULT_TIMEOUT
 from reveille_testkit.database import TestDatabase
 from reveille_testkit.rpc import Keyring
 
@@ -92,9 +93,9 @@ class Replicas:
         self._started.append(replica)
         return replica
 
-    async def client(self, replica: Replica) -> Client:
+    async def client(self, replica: Replica, timeout: float = DEFAULT_TIMEOUT) -> Client:
         """Call a replica, once it is ready."""
-        client = Client(await replica.listening(), self.keys)
+        client = Client(await replica.listening(), self.keys, timeout)
         self._clients.append(client)
         return client
 
