@@ -15,6 +15,7 @@ import asyncpg
 import pytest
 from tests.integration.heartbeat.conftest import Stage
 from tests.integration.heartbeat.kit import ANSWER, World, marker, ran
+from tests.integration.heartbeat.ledger import Ledger
 from tests.integration.heartbeat.replica import Replicas
 from tests.integration.heartbeat.test_processes import linger, process_in
 
@@ -440,3 +441,39 @@ async def test_after_a_pause_of_the_database_everybody_lives(
     assert wakeup.state == wakeup_pb2.WAKEUP_STATE_COMPLETED
     assert ran(tmp_path) == [run.run_id]
     assert [each.attempt for each in await world.attempts(result.wakeup_id)] == [1]
+
+
+async def test_a_kill_and_a_freeze_under_load_break_no_rule(
+    replicas: Replicas, stage: Stage, tmp_path: Path, rows: asyncpg.Connection[asyncpg.Record]
+) -> None:
+    """The soak's twin: one of each, while agents of every kind are at work."""
+    desk = await stage.start(
+        engine_concurrency=0, recovery_interval=3600, spool_dir=tmp_path / "elsewhere"
+    )
+    world = World(desk.client, tmp_path)
+    await world.put()
+    ledger = Ledger(tmp_path / "ledger")
+    agents = [
+        await ledger.agent(world, "slow", "work", 1.0),
+        await ledger.agent(world, "leaver", "leaver", 0.2),
+        await ledger.agent(world, "failing", "failing"),
+        await ledger.agent(world, "stubborn", "stubborn", run_timeout={"seconds": 1}),
+    ]
+    first, second = await replicas.start(), await replicas.start()
+    await world.enqueue(*(world.wish(each, f"manual:{each.name}") for each in agents))
+    await world.enqueue(*(world.wish(each, f"api:{each.name}") for each in agents))
+
+    async def starts() -> int:
+        return len(ledger.starts())
+
+    await eventually(starts, "agents are at work", until=lambda count: count >= 3)
+    first.send(signal.SIGKILL)
+    second.send(signal.SIGSTOP)
+    await first.ended()
+    third = await replicas.start()
+    await third.listening()
+    await eventually(starts, "others are at work", until=lambda count: count >= 5)
+    second.send(signal.SIGCONT)
+
+    runs = await ledger.judge(rows, sweep=timedelta(seconds=4), patience=30)
+    assert {run["state"] for run in runs} >= {"succeeded", "failed", "timed_out"}
