@@ -196,3 +196,26 @@ async def test_a_time_limit_leaves_nothing_behind(started: Any, spool: Spool) ->
 
     for spawned in (going, left_alone):
         assert living_in_session(spawned.identity.pid) == []
+
+
+async def test_whoever_keeps_the_time_is_ended_however_new_it_is(tmp_path: Path) -> None:
+    """An agent that ends at once meets a timer that has hardly begun; none may be waited for."""
+    made = []
+    for number in range(30):
+        spool = Spool(tmp_path / str(number))
+        spool.prepare(b"{}", b"")
+        spawned = spawn(
+            spool,
+            ["/bin/true"],
+            directory=spool.work,
+            environment={},
+            place="boot/ns/spool",
+            seconds=3600,
+            grace=1.0,
+            file_bytes=1 << 20,
+        )
+        spawned.go()
+        made.append(spawned)
+    for spawned in made:
+        await ended(spawned)
+        spawned.withdraw()

@@ -8,7 +8,8 @@
 # and with a pipe as stdin, which brings the word to start and stays open while the service lives.
 #
 # It leaves in SPOOL: identity (pid, start time, place), stdout, stderr, and at the end exit (the
-# status), ran_out when the time ran out, or unstarted when the word never came.
+# status), ran_out when the time ran out, or unstarted when the word never came; keeping while the
+# time is kept here.
 set -u
 umask 077
 spool=$1 place=$2 limit=$3 ends=$4 grace=$5 blocks=$6
@@ -40,6 +41,7 @@ if [ "$limit" -gt 0 ]; then
         read -r word <&3
         now=$(date +%s) || now=$((ends - limit))
         trap 'kill "$!"; exit 0' TERM
+        printf '' >"$spool/keeping"
         if [ "$now" -lt "$ends" ]; then
             sleep "$((ends - now))" &
             wait "$!"
@@ -69,7 +71,13 @@ if [ -e "$spool/exit" ] || [ -L "$spool/exit" ]; then
 fi
 printf '%s\n' "$status" >"$spool/exit"
 if [ -n "$timer" ]; then
-    kill -TERM "$timer"
+    # Once it sleeps it has to end its sleep, too. Before that it may be so new that it would miss
+    # a signal it can catch.
+    if [ -e "$spool/keeping" ]; then
+        kill -TERM "$timer"
+    else
+        kill -KILL "$timer"
+    fi
     wait "$timer"
 fi
 exit 0
