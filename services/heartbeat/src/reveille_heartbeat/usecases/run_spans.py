@@ -22,6 +22,10 @@ class RunSpans:
         self._duration = telemetry.meter.create_histogram(
             semconv.METRIC_RUN_DURATION, unit="s", description="From claim to terminal state"
         )
+        self._ends = telemetry.meter.create_counter(
+            semconv.METRIC_RUN_ENDS,
+            description="Attempts that ended: how, why, and what they were repeats for",
+        )
 
     @property
     def enabled(self) -> bool:
@@ -33,6 +37,8 @@ class RunSpans:
         if not self._telemetry.enabled or run.finished_at is None:
             return
         outcome = run.state.value
+        labels = {semconv.RUN_OUTCOME: outcome, semconv.RUN_REASON: run.reason}
+        self._ends.add(1, labels | {semconv.RUN_RETRY_REASON: run.retry_reason})
         if run.started_at is not None:
             seconds = (run.finished_at - run.started_at).total_seconds()
             self._duration.record(seconds, {semconv.RUN_OUTCOME: outcome})

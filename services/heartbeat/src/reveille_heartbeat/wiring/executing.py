@@ -14,7 +14,7 @@ from reveille_heartbeat.pipeline.bodies import DeliveryBodies
 from reveille_heartbeat.pipeline.context import Parts
 from reveille_heartbeat.pipeline.runner import Runner
 from reveille_heartbeat.pipeline.tokens import RunTokens
-from reveille_heartbeat.usecases import channels, log_days
+from reveille_heartbeat.usecases import channels, log_days, measure_queues
 from reveille_heartbeat.usecases.agent_signs import AgentSigns
 from reveille_heartbeat.usecases.agent_words import AgentWords
 from reveille_heartbeat.usecases.claim_runs import ClaimRuns
@@ -23,6 +23,7 @@ from reveille_heartbeat.usecases.enforce_deadlines import EnforceDeadlines
 from reveille_heartbeat.usecases.finishing import Finisher
 from reveille_heartbeat.usecases.held_run import HeldRun
 from reveille_heartbeat.usecases.log_days import LogDays
+from reveille_heartbeat.usecases.measure_queues import MeasureQueues
 from reveille_heartbeat.usecases.promote_deferred import PromoteStranded
 from reveille_heartbeat.usecases.promote_retries import PromoteRetries, RetryTurn
 from reveille_heartbeat.usecases.put_workspace import RenewRuntimes
@@ -141,6 +142,9 @@ async def execute(
     app.works(Background("leases", keeper.run))
     app.works(engine)
     app.works(engine.stopping)
+    if basics.telemetry.enabled:
+        measure = MeasureQueues(database, basics.telemetry)
+        app.works(Loop("queues", measure, measure_queues.EVERY))
     app.works(Loop("log.days", LogDays(database), log_days.EVERY))
     app.claims(Loop("runtimes", renew, settings.runtime_presence / 6))
     app.claims(sweeper.loop)
