@@ -106,6 +106,93 @@ CASES = [
     ),
     Case(
         [
+            *("agents", "update", A1, "--etag", "3", "--max-concurrent-runs", "0"),
+            *("--timer", "true", "--timer-interval", "15m", "--wake-on-demand", "false"),
+            *("--max-daily-runs", "none", "--max-daily-cost", "0", "--manager", ""),
+            *("--runtime", "", "--max-turn-continuations", "0"),
+        ],
+        AGENTS,
+        "UpdateAgent",
+        {
+            "agent": {
+                "agent_id": A1,
+                "etag": "3",
+                "heartbeat": {
+                    "timer_enabled": True,
+                    "timer_interval": "900s",
+                    "wake_on_demand": False,
+                    "max_daily_cost_cents": 0,
+                    "max_turn_continuations": 0,
+                },
+            },
+            "update_mask": ",".join(
+                [
+                    "maxConcurrentRuns",
+                    "managerAgentId",
+                    "runtimeId",
+                    "heartbeat.timerEnabled",
+                    "heartbeat.timerInterval",
+                    "heartbeat.wakeOnDemand",
+                    "heartbeat.maxDailyRuns",
+                    "heartbeat.maxDailyCostCents",
+                    "heartbeat.maxTurnContinuations",
+                ]
+            ),
+        },
+    ),
+    Case(
+        f"agents pause {A1} --reason holidays --etag 2",
+        AGENTS,
+        "PauseAgent",
+        {"agent_id": A1, "reason": "holidays", "etag": "2"},
+    ),
+    Case(f"agents resume {A1}", AGENTS, "ResumeAgent", {"agent_id": A1}),
+    Case(f"agents archive {A1}", AGENTS, "ArchiveAgent", {"agent_id": A1}),
+    Case(
+        f"squads create night -w {W1} --leader {A1} --member {P1} --member {I1} --request-id r1",
+        AGENTS,
+        "CreateSquad",
+        {
+            "workspace_id": W1,
+            "name": "night",
+            "leader_agent_id": A1,
+            "member_agent_ids": [P1, I1],
+            "request_id": "r1",
+        },
+    ),
+    Case(
+        f"squads update {I1} --name late --leader {A1} --etag 2",
+        AGENTS,
+        "UpdateSquad",
+        {
+            "squad": {"squad_id": I1, "name": "late", "leader_agent_id": A1, "etag": "2"},
+            "update_mask": "name,leaderAgentId",
+        },
+    ),
+    Case(f"squads get {I1}", AGENTS, "GetSquad", {"squad_id": I1}),
+    Case(
+        f"squads pause {I1} --reason holidays",
+        AGENTS,
+        "PauseSquad",
+        {"squad_id": I1, "reason": "holidays"},
+    ),
+    Case(f"squads resume {I1}", AGENTS, "ResumeSquad", {"squad_id": I1}),
+    Case(f"squads archive {I1}", AGENTS, "ArchiveSquad", {"squad_id": I1}),
+    Case(
+        ["runtimes", "register", "far", "-w", W1, "--metadata", '{"cpu": 4}'],
+        AGENTS,
+        "RegisterRuntime",
+        {"workspace_id": W1, "name": "far", "metadata": {"cpu": 4}},
+    ),
+    Case(
+        ["runtimes", "report", I1, "--presence", "90s", "--unusable", "no program"],
+        AGENTS,
+        "ReportRuntime",
+        {"runtime_id": I1, "presence": "90s", "unusable_reason": "no program"},
+    ),
+    Case(f"runtimes delete {I1}", AGENTS, "DeleteRuntime", {"runtime_id": I1}),
+    Case(
+        [
             "agents",
             "create",
             "echo",
@@ -270,6 +357,8 @@ LISTS = [
     Case("workspaces list", WORKSPACES, "ListWorkspaces", {}),
     Case(f"members list -w {W1}", WORKSPACES, "ListMembers", {"workspace_id": W1}),
     Case(f"agents list -w {W1}", AGENTS, "ListAgents", {"workspace_id": W1}),
+    Case(f"squads list -w {W1}", AGENTS, "ListSquads", {"workspace_id": W1}),
+    Case(f"runtimes list -w {W1}", AGENTS, "ListRuntimes", {"workspace_id": W1}),
     Case(f"autopilots list -w {W1}", AUTOPILOTS, "ListAutopilots", {"workspace_id": W1}),
     Case(f"triggers list {P1}", AUTOPILOTS, "ListTriggers", {"autopilot_id": P1}),
     Case(

@@ -130,7 +130,8 @@ async def test_what_an_update_may_not_say_is_refused_by_name(idle: World) -> Non
     for paths, values, field in cases:
         error = await refused(idle.agents.UpdateAgent(changed(agent, *paths, **values)))
         assert isinstance(error, InvalidArgument), (paths, error)
-        assert [each.field for each in error.violations] == [field]
+        where = field if field == "update_mask" else f"agent.{field}"
+        assert [each.field for each in error.violations] == [where]
     for field in ("manager_agent_id", "runtime_id"):
         unknown = changed(agent, field, **{field: str(uuid4())})
         assert isinstance(await refused(idle.agents.UpdateAgent(unknown)), NotFound)

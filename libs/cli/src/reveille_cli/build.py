@@ -20,7 +20,16 @@ from reveille_cli.declare import Noun, Param, Verb
 from reveille_cli.exits import ExitCode
 from reveille_cli.failures import Failure, refused, reporting
 from reveille_cli.jsonform import enum_words
-from reveille_cli.names import AGENT, AUTOPILOT, ISSUE, WORKSPACE, WORKSPACE_VARIABLE, find_id
+from reveille_cli.names import (
+    AGENT,
+    AUTOPILOT,
+    ISSUE,
+    RUNTIME,
+    SQUAD,
+    WORKSPACE,
+    WORKSPACE_VARIABLE,
+    find_id,
+)
 from reveille_cli.options import (
     DEFAULT_DIR,
     DEFAULT_OUTPUT,
@@ -34,7 +43,7 @@ from reveille_cli.values import assign, field_of, read_file
 MAX_PAGE = 200
 DEFAULT_LIMIT = 50
 _FILE = "_file"
-_OF_WORKSPACE = (AGENT, AUTOPILOT)
+_OF_WORKSPACE = (AGENT, AUTOPILOT, RUNTIME, SQUAD)
 # Where the ids of a field are found; those of the workspace's things have names, too.
 _LISTED_BY = {
     "delivery_id": "deliveries list",
@@ -115,8 +124,8 @@ def fill(
         value = _word(value)
         if value is None and param.fallback is not None:
             value = param.fallback(client)
-        elif value is not None and param.names is not None:
-            value = find_id(client, param.names, value, where, param.label)
+        elif value is not None and param.names is not None and not (param.clears and value == ""):
+            value = _ids(client, param, value, where)
         if param.names is WORKSPACE:
             where = value
         if value is None or value is False:
@@ -129,6 +138,15 @@ def fill(
             assign(request, param.field, value, param.label)
 
 
+def _ids(client: Client, param: Param, value: Any, where: str | None) -> Any:
+    """Find the id, or the ids, that were named."""
+    if param.names is None:
+        raise AssertionError("only what has names is looked up")
+    if isinstance(value, list):
+        return [find_id(client, param.names, each, where, param.label) for each in value]
+    return find_id(client, param.names, value, where, param.label)
+
+
 def _name_changes(
     request: Any, noun: Noun, verb: Verb, values: Mapping[str, Any], client: Client
 ) -> None:
@@ -137,8 +155,8 @@ def _name_changes(
     unnamed = {f"{verb.mask}_id", "etag"}
     for param in verb.params:
         path = param.field.removeprefix(f"{verb.mask}.")
-        given = values.get(param.name) or values.get(param.name + _FILE)
-        if path not in unnamed and (given is not None or values.get(param.name) == ""):
+        given = values.get(param.name), values.get(param.name + _FILE)
+        if path not in unnamed and any(map(_was_given, given)):
             request.update_mask.paths.append(path)
     if not request.update_mask.paths:
         options = ", ".join(each.option for each in verb.params if not each.argument)
@@ -148,6 +166,11 @@ def _name_changes(
             verb.read, **{f"{verb.mask}_id": getattr(thing, f"{verb.mask}_id")}
         )
         thing.etag = getattr(client.call(noun.api, verb.read, wanted), verb.mask).etag
+
+
+def _was_given(value: Any) -> bool:
+    """Tell what was typed, an empty text and a zero as well, from what was left alone."""
+    return value is not None and value is not False and value != []
 
 
 def put_in_words(failure: Failure, noun: Noun, verb: Verb) -> None:

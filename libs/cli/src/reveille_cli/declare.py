@@ -36,6 +36,7 @@ class Param:
         apply: Puts the value into the request, where a plain assignment will not do.
         fallback: Finds the value where none was given.
         names: What may stand for the id, beside the id itself.
+        clears: Whether an empty value stands for none at all.
     """
 
     field: str
@@ -50,6 +51,7 @@ class Param:
     apply: Callable[[Any, Any, str], None] | None = None
     fallback: Callable[[Client], str] | None = None
     names: Naming | None = None
+    clears: bool = False
 
     @property
     def option(self) -> str:

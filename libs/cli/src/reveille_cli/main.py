@@ -24,6 +24,8 @@ COMMANDS: dict[str, str] = {
     "workspaces": "reveille_cli.nouns.workspaces:NOUN",
     "members": "reveille_cli.nouns.members:NOUN",
     "agents": "reveille_cli.nouns.agents:NOUN",
+    "squads": "reveille_cli.nouns.squads:NOUN",
+    "runtimes": "reveille_cli.nouns.runtimes:NOUN",
     "autopilots": "reveille_cli.nouns.autopilots:NOUN",
     "triggers": "reveille_cli.nouns.triggers:NOUN",
     "runs": "reveille_cli.nouns.runs:NOUN",

@@ -51,6 +51,8 @@ class Naming:
 WORKSPACE = Naming("workspace", WORKSPACES, "ListWorkspaces", "name", unique=False)
 AGENT = Naming("agent", AGENTS, "ListAgents", "name")
 AUTOPILOT = Naming("autopilot", AUTOPILOTS, "ListAutopilots", "title", unique=False)
+SQUAD = Naming("squad", AGENTS, "ListSquads", "name")
+RUNTIME = Naming("runtime", AGENTS, "ListRuntimes", "name")
 ISSUE = Naming("issue", ISSUES, "ListIssues", "identifier")
 
 

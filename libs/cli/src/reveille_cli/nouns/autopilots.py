@@ -14,7 +14,7 @@ from reveille_cli.declare import Noun, Param, Verb
 from reveille_cli.exits import ExitCode
 from reveille_cli.failures import refused
 from reveille_cli.jsonform import plain
-from reveille_cli.names import AGENT, AUTOPILOT
+from reveille_cli.names import AGENT, AUTOPILOT, SQUAD
 from reveille_cli.nouns.shared import ETAG, REQUEST_ID, WORKSPACE, in_states, the
 from reveille_cli.printer import Printer
 
@@ -153,7 +153,12 @@ NOUN = Noun(
                     flag="--issue-title",
                 ),
                 Param("autopilot.agent_id", "The agent that works.", flag="--agent", names=AGENT),
-                Param("autopilot.squad_id", "The squad whose leader works.", flag="--squad"),
+                Param(
+                    "autopilot.squad_id",
+                    "The squad whose leader works.",
+                    flag="--squad",
+                    names=SQUAD,
+                ),
                 Param("autopilot.execution_mode", "What a trigger makes.", flag="--mode"),
                 Param("autopilot.overlap_policy", _OVERLAP, flag="--overlap"),
                 Param("autopilot.project_id", "The project of issues.", flag="--project"),

@@ -42,3 +42,8 @@ def only_of(field: str, flag: str, what: str, names: Naming | None = None) -> Pa
 def in_states(field: str, flag: str = "--state") -> Param:
     """Declare a filter by state."""
     return Param(field, "Only in this state; may be repeated.", flag=flag)
+
+
+def why(what: str) -> Param:
+    """Declare the words that a pause leaves behind."""
+    return Param("reason", f"Why the {what} is paused, in words.")

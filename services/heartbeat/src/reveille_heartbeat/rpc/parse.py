@@ -9,7 +9,6 @@ from enum import StrEnum
 from typing import Any, TypeVar
 from uuid import UUID
 
-from google.protobuf.duration_pb2 import Duration
 from google.protobuf.json_format import MessageToDict
 from google.protobuf.message import Message
 from google.protobuf.struct_pb2 import Struct
@@ -46,7 +45,7 @@ _MAX_USER = 128
 _IDENTIFIER = re.compile(r"[A-Z][A-Z0-9]{0,9}-[1-9][0-9]*")
 _MAX_IDENTIFIER = 30
 _MAX_FACTS = 200
-_LONGEST = timedelta(days=30)
+LONGEST = timedelta(days=30)
 # The one service whose occurrence keys count; everybody else has idempotency keys.
 KEY_MAKER = "autopilot"
 
@@ -245,15 +244,6 @@ def assignment(
         payload=what,
         requester=requester_of(actor),
     )
-
-
-def limit(
-    found: Violations, field: str, message: Message, value: Duration, default: timedelta
-) -> timedelta:
-    """Parse a time limit: absent means the default, zero means none."""
-    if not message.HasField(field):
-        return default
-    return found.duration(field, value, maximum=_LONGEST)
 
 
 def settings(found: Violations, field: str, value: Struct, maximum: int = 65_536) -> dict[str, Any]:

@@ -56,7 +56,7 @@ EDITABLE = (
 def settings(found: Violations, request: pb.CreateAgentRequest, owner: str) -> AgentSettings:
     """Parse the settings of a new agent."""
     return AgentSettings(
-        **{name: parse_field(found, request) for name, parse_field in _FIELDS.items()},
+        **{name: parse_field(found, "", request) for name, parse_field in _FIELDS.items()},
         owner_user_id=owner,
         heartbeat=policy(found, "heartbeat", request.heartbeat),
     )
@@ -67,14 +67,16 @@ def edit(found: Violations, request: pb.UpdateAgentRequest) -> AgentEdit:
     agent = request.agent
     paths = read_mask(found, request.update_mask, EDITABLE)
     values = {
-        name: parse_field(found, agent) for name, parse_field in _FIELDS.items() if name in paths
+        name: parse_field(found, "agent.", agent)
+        for name, parse_field in _FIELDS.items()
+        if name in paths
     }
     if "owner_user_id" in paths:
         values["owner_user_id"] = found.text(
-            "owner_user_id", agent.owner_user_id, minimum=1, maximum=128
+            "agent.owner_user_id", agent.owner_user_id, minimum=1, maximum=128
         )
     names = {path.removeprefix(_HEARTBEAT) for path in paths if path.startswith(_HEARTBEAT)}
-    parsed = policy(found, "heartbeat", agent.heartbeat, names)
+    parsed = policy(found, "agent.heartbeat", agent.heartbeat, names)
     return AgentEdit(values, {name: getattr(parsed, name) for name in names})
 
 
@@ -131,48 +133,56 @@ def _interval(found: Violations, field: str, message: pb.HeartbeatPolicy) -> tim
     return interval
 
 
-def _users(found: Violations, message: Any) -> tuple[str, ...]:
-    if len(message.invocation_user_ids) > _MAX_USERS:
-        found.add("invocation_user_ids", f"has more than {_MAX_USERS} entries")
+def _users(found: Violations, at: str, its: Any) -> tuple[str, ...]:
+    field = f"{at}invocation_user_ids"
+    if len(its.invocation_user_ids) > _MAX_USERS:
+        found.add(field, f"has more than {_MAX_USERS} entries")
     return tuple(
-        found.text(f"invocation_user_ids[{at}]", user, minimum=1, maximum=128)
-        for at, user in enumerate(message.invocation_user_ids)
+        found.text(f"{field}[{number}]", user, minimum=1, maximum=128)
+        for number, user in enumerate(its.invocation_user_ids)
     )
 
 
-def _start_limit(found: Violations, message: Any) -> timedelta:
-    if not message.HasField("start_limit"):
+def _start_limit(found: Violations, at: str, its: Any) -> timedelta:
+    if not its.HasField("start_limit"):
         return START_LIMIT
     return found.duration(
-        "start_limit", message.start_limit, minimum=_SECOND, maximum=_LONGEST_START
+        f"{at}start_limit", its.start_limit, minimum=_SECOND, maximum=_LONGEST_START
     )
 
 
-# By the names that the settings share with both messages.
+def _time_limit(name: str, default: timedelta) -> Any:
+    def read(found: Violations, at: str, its: Any) -> timedelta:
+        if not its.HasField(name):
+            return default
+        return found.duration(f"{at}{name}", getattr(its, name), maximum=parse.LONGEST)
+
+    return read
+
+
+# By the names that the settings share with both messages; `at` is where the message lies.
 _FIELDS: dict[str, Any] = {
-    "name": lambda found, its: found.text("name", its.name, minimum=1, maximum=100),
-    "adapter": lambda found, its: found.text("adapter", its.adapter, minimum=1, maximum=100),
-    "adapter_config": lambda found, its: parse.settings(
-        found, "adapter_config", its.adapter_config
+    "name": lambda found, at, its: found.text(f"{at}name", its.name, minimum=1, maximum=100),
+    "adapter": lambda found, at, its: found.text(
+        f"{at}adapter", its.adapter, minimum=1, maximum=100
     ),
-    "invocation_rule": lambda found, its: found.enum(
-        "invocation_rule",
+    "adapter_config": lambda found, at, its: parse.settings(
+        found, f"{at}adapter_config", its.adapter_config
+    ),
+    "invocation_rule": lambda found, at, its: found.enum(
+        f"{at}invocation_rule",
         its.invocation_rule or pb.INVOCATION_RULE_WORKSPACE,
         INVOCATION_RULES,
     ),
     "invocation_user_ids": _users,
-    "max_concurrent_runs": lambda found, its: found.integer(
-        "max_concurrent_runs", its.max_concurrent_runs or 1, minimum=1, maximum=50
+    "max_concurrent_runs": lambda found, at, its: found.integer(
+        f"{at}max_concurrent_runs", its.max_concurrent_runs or 1, minimum=1, maximum=50
     ),
-    "run_timeout": lambda found, its: parse.limit(
-        found, "run_timeout", its, its.run_timeout, RUN_TIMEOUT
-    ),
-    "idle_timeout": lambda found, its: parse.limit(
-        found, "idle_timeout", its, its.idle_timeout, IDLE_TIMEOUT
-    ),
+    "run_timeout": _time_limit("run_timeout", RUN_TIMEOUT),
+    "idle_timeout": _time_limit("idle_timeout", IDLE_TIMEOUT),
     "start_limit": _start_limit,
-    "manager_agent_id": lambda found, its: found.optional_uuid(
-        "manager_agent_id", its.manager_agent_id
+    "manager_agent_id": lambda found, at, its: found.optional_uuid(
+        f"{at}manager_agent_id", its.manager_agent_id
     ),
-    "runtime_id": lambda found, its: found.optional_uuid("runtime_id", its.runtime_id),
+    "runtime_id": lambda found, at, its: found.optional_uuid(f"{at}runtime_id", its.runtime_id),
 }

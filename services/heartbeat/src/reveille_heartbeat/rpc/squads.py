@@ -74,11 +74,15 @@ class SquadCalls(AgentServiceServicer):
         paths = read_mask(found, request.update_mask, _EDITABLE)
         values: dict[str, Any] = {}
         if "name" in paths:
-            values["name"] = found.text("name", request.squad.name, minimum=1, maximum=100)
+            values["name"] = found.text("squad.name", request.squad.name, minimum=1, maximum=100)
         if "leader_agent_id" in paths:
-            values["leader_agent_id"] = found.uuid("leader_agent_id", request.squad.leader_agent_id)
+            values["leader_agent_id"] = found.uuid(
+                "squad.leader_agent_id", request.squad.leader_agent_id
+            )
         if "member_agent_ids" in paths:
-            values["member_agent_ids"] = _members(found, request.squad.member_agent_ids)
+            values["member_agent_ids"] = _members(
+                found, request.squad.member_agent_ids, "squad.member_agent_ids"
+            )
         found.check()
         after = await self._squads.update(current_actor(), squad_id, values, request.squad.etag)
         return pb.UpdateSquadResponse(squad=shown(after))
@@ -116,8 +120,10 @@ class SquadCalls(AgentServiceServicer):
         return shown(await self._squads.move(current_actor(), squad_id, target, why, etag))
 
 
-def _members(found: Violations, ids: RepeatedScalarFieldContainer[str]) -> tuple[UUID, ...]:
+def _members(
+    found: Violations, ids: RepeatedScalarFieldContainer[str], field: str = "member_agent_ids"
+) -> tuple[UUID, ...]:
     if len(ids) > _MAX_MEMBERS:
-        found.add("member_agent_ids", f"has more than {_MAX_MEMBERS} entries")
-    parsed = [found.uuid(f"member_agent_ids[{at}]", each) for at, each in enumerate(ids)]
+        found.add(field, f"has more than {_MAX_MEMBERS} entries")
+    parsed = [found.uuid(f"{field}[{at}]", each) for at, each in enumerate(ids)]
     return tuple(dict.fromkeys(parsed))

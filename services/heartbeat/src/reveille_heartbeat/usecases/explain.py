@@ -8,10 +8,14 @@ from uuid import UUID
 
 import asyncpg
 
+from reveille_heartbeat.domain.values import Agent
 from reveille_heartbeat.store.queries import Q
-from reveille_heartbeat.store.rows import to_agent, to_issue, to_run, to_wakeup
+from reveille_heartbeat.store.rows import to_issue, to_run, to_wakeup
 from reveille_heartbeat.usecases import findings
+from reveille_heartbeat.usecases.agent_findings import Standing, about_agent, about_squad
+from reveille_heartbeat.usecases.targets import Targets, read_targets
 from reveille_heartbeat.usecases.visible import is_visible
+from reveille_heartbeat.usecases.wish_facts import read_today
 from reveille_runtime.access import Actor, current_actor
 from reveille_runtime.db import Database, Tx
 from reveille_runtime.explain import Finding, uuid_or_none
@@ -33,7 +37,7 @@ class Explain:
             row_id = uuid_or_none(text)
             if row_id is None:
                 return await self._occurrence(tx, actor, text, now)
-            for look in (self._wakeup, self._run, self._issue, self._agent):
+            for look in (self._wakeup, self._run, self._issue, self._agent, self._squad):
                 found = await look(tx, actor, row_id, now)
                 if found:
                     return found
@@ -95,15 +99,30 @@ class Explain:
         return [about, *(await _told(tx, wakeups, runs, now))]
 
     async def _agent(self, tx: Tx, actor: Actor, agent_id: UUID, now: datetime) -> list[Finding]:
-        rows = await tx.fetch(Q["find_agents"], [agent_id])
-        if not rows or not is_visible(actor, to_agent(rows[0])):
+        targets = await read_targets(tx, [agent_id])
+        agent = targets.agents.get(agent_id)
+        if agent is None or not is_visible(actor, agent):
             return []
-        load = await tx.fetchrow(Q["agent_load"], agent_id)
-        occupied, queued = (0, 0) if load is None else (load["occupied"], load["queued"])
+        about = await _standing(tx, agent, targets, now)
         wakeups = await tx.fetch(Q["wakeups_of_agent"], agent_id, _NEWEST)
         runs = await tx.fetch(Q["runs_of_agent"], agent_id, _NEWEST)
-        about = findings.about_agent(to_agent(rows[0]), occupied, queued, now)
         return [about, *(await _told(tx, wakeups, runs, now))]
+
+    async def _squad(self, tx: Tx, actor: Actor, squad_id: UUID, now: datetime) -> list[Finding]:
+        targets = await read_targets(tx, [], [squad_id])
+        squad = targets.squads.get(squad_id)
+        if squad is None or not is_visible(actor, squad):
+            return []
+        leader = targets.agents[squad.leader_agent_id]
+        return [about_squad(squad, now), await _standing(tx, leader, targets, now)]
+
+
+async def _standing(tx: Tx, agent: Agent, targets: Targets, now: datetime) -> Finding:
+    load = await tx.fetchrow(Q["agent_load"], agent.agent_id)
+    occupied, queued = (0, 0) if load is None else (load["occupied"], load["queued"])
+    today = (await read_today(tx, [agent.agent_id]))[agent.agent_id]
+    target = targets.of(agent.workspace_id, agent.agent_id, None)
+    return about_agent(Standing(agent, target, occupied, queued, today), now)
 
 
 async def _told(

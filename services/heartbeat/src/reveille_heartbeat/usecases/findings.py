@@ -10,7 +10,7 @@ from reveille_heartbeat.domain.states import (
     RunState,
     WakeupState,
 )
-from reveille_heartbeat.domain.values import Agent, Issue, Run, Wakeup
+from reveille_heartbeat.domain.values import Issue, Run, Wakeup
 from reveille_runtime.explain import Finding
 
 
@@ -96,32 +96,6 @@ def about_issue(issue: Issue, latest: Wakeup | None) -> Finding:
         rows=(("heartbeat.issues", str(issue.issue_id)),),
         command=command,
         related=_ids(issue.execution_run_id, issue.occurrence_key, issue.assignee_agent_id),
-    )
-
-
-def about_agent(agent: Agent, occupied: int, queued: int, now: datetime) -> Finding:
-    """Tell whether an agent can be woken, and what keeps it busy."""
-    text = (
-        f"Agent {agent.name} has {occupied} of {agent.max_concurrent_runs} slots in use"
-        f" and {queued} runs waiting"
-    )
-    state = "ready"
-    if agent.runtime_id is None:
-        state, text = "no_runtime", f"{text}; it has no runtime"
-    elif not agent.runtime_present:
-        state, text = "waiting_runtime", f"{text}; its runtime is away"
-    elif occupied >= agent.max_concurrent_runs:
-        state = "busy"
-    return Finding(
-        time=now,
-        subject="agent",
-        subject_id=str(agent.agent_id),
-        state=state,
-        text=_sentence(text, ""),
-        rows=(("heartbeat.agents", str(agent.agent_id)),),
-        command=(
-            f"reveille agent-runs list --workspace {agent.workspace_id} --agent {agent.agent_id}"
-        ),
     )
 
 

@@ -1,4 +1,7 @@
-"""An agent's settings on their way into its row: what they name has to be there."""
+"""An agent's settings on their way into its row: what they name has to be there.
+
+`at` is where they lie in the request, for whoever has to be told of a field.
+"""
 
 from __future__ import annotations
 
@@ -43,7 +46,12 @@ def columns(settings: AgentSettings) -> tuple[object, ...]:
 
 
 async def resolve_runtime(
-    tx: Tx, workspace_id: UUID, settings: AgentSettings, new_id: UUID, presence: timedelta
+    tx: Tx,
+    workspace_id: UUID,
+    settings: AgentSettings,
+    new_id: UUID,
+    presence: timedelta,
+    at: str = "",
 ) -> AgentSettings:
     """Put the runtime in place: the named one, kept from being deleted, or heartbeat's own.
 
@@ -55,12 +63,12 @@ async def resolve_runtime(
         return replace(settings, runtime_id=runtime_id)
     found = await tx.fetchval(Q["keep_runtime"], settings.runtime_id, workspace_id)
     if found is None:
-        raise not_there("runtime", "runtime_id", settings.runtime_id)
+        raise not_there("runtime", f"{at}runtime_id", settings.runtime_id)
     return settings
 
 
 async def require_manager(
-    tx: Tx, agent_id: UUID, workspace_id: UUID, manager_id: UUID | None
+    tx: Tx, agent_id: UUID, workspace_id: UUID, manager_id: UUID | None, at: str = ""
 ) -> None:
     """Check the chain above an agent as it would be; under locks where it could change.
 
@@ -72,10 +80,10 @@ async def require_manager(
     known = await read_chain(tx, manager_id)
     manager = known.get(manager_id)
     if manager is None or manager.workspace_id != workspace_id:
-        raise not_there("agent", "manager_agent_id", manager_id)
+        raise not_there("agent", f"{at}manager_agent_id", manager_id)
     problem = broken_chain(agent_id, workspace_id, manager_id, known)
     if problem:
-        raise InvalidArgument.of("manager_agent_id", problem, "INVALID_FIELD")
+        raise InvalidArgument.of(f"{at}manager_agent_id", problem, "INVALID_FIELD")
 
 
 async def read_chain(tx: Tx, agent_id: UUID) -> dict[UUID, Manager]:

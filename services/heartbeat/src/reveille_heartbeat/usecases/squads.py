@@ -118,7 +118,7 @@ class Squads:
             members: tuple[UUID, ...] = values.get("member_agent_ids", squad.member_agent_ids)
             if "member_agent_ids" not in values:
                 members = tuple(each for each in members if each != leader_id)
-            leader = await _require_agents(tx, squad.workspace_id, leader_id, members)
+            leader = await _require_agents(tx, squad.workspace_id, leader_id, members, "squad.")
             if not await tx.execute(
                 Q["update_squad"],
                 squad_id,
@@ -177,11 +177,13 @@ async def _read(tx: Tx, actor: Actor, squad_id: UUID) -> Squad:
 
 
 async def _require_agents(
-    tx: Tx, workspace_id: UUID, leader_id: UUID, members: Sequence[UUID]
+    tx: Tx, workspace_id: UUID, leader_id: UUID, members: Sequence[UUID], at: str = ""
 ) -> Agent:
     """Lock the leader, and see that all are there; gives the leader."""
     if leader_id in members:
-        raise InvalidArgument.of("member_agent_ids", "must not repeat the leader", "INVALID_FIELD")
+        raise InvalidArgument.of(
+            f"{at}member_agent_ids", "must not repeat the leader", "INVALID_FIELD"
+        )
     await LockOrder().take(tx, Level.AGENT, Q["lock_agents"], [leader_id])
     rows = await tx.fetch(Q["find_agents"], sorted({leader_id, *members}))
     agents = {row["agent_id"]: to_agent(row) for row in rows}
@@ -191,7 +193,7 @@ async def _require_agents(
     ):
         agent = agents.get(agent_id)
         if agent is None or agent.workspace_id != workspace_id:
-            raise not_there("agent", field, agent_id)
+            raise not_there("agent", f"{at}{field}", agent_id)
     leader = agents[leader_id]
     if leader.state is AgentState.ARCHIVED:
         raise archived_agent(leader)

@@ -29,6 +29,8 @@ from reveille_runtime.errors import Aborted, FailedPrecondition
 from reveille_runtime.lockorder import Level, LockOrder
 from reveille_runtime.validation import Violations
 
+# Where the settings lie in the request.
+_AT = "agent."
 _NAMES = "agents_workspace_id_name_key"
 # How often a chain of managers may be found changed between a look and its locks.
 _LOOKS = 5
@@ -51,13 +53,15 @@ class Problem(Protocol):
 CheckAdapter = Callable[[str, Mapping[str, Any]], Iterable[Problem]]
 
 
-def judge(found: Violations, settings: AgentSettings, check_adapter: CheckAdapter) -> None:
+def judge(
+    found: Violations, settings: AgentSettings, check_adapter: CheckAdapter, at: str = ""
+) -> None:
     """Note what settings contradict: an adapter's own rules, users whom the rule does not ask."""
     if settings.adapter:
         for problem in check_adapter(settings.adapter, settings.adapter_config):
-            found.add(problem.field, problem.description)
+            found.add(f"{at}{problem.field}", problem.description)
     if settings.invocation_user_ids and settings.invocation_rule is not InvocationRule.MEMBERS:
-        found.add("invocation_user_ids", "must be empty unless the rule lists members")
+        found.add(f"{at}invocation_user_ids", "must be empty unless the rule lists members")
 
 
 class UpdateAgent:
@@ -121,15 +125,15 @@ class UpdateAgent:
             require_may_open(actor, agent)
         settings = edit.apply(AgentSettings.of(agent))
         found = Violations()
-        judge(found, settings, self._check_adapter)
+        judge(found, settings, self._check_adapter, _AT)
         found.check()
         if "manager_agent_id" in edit.values and settings.manager_agent_id is not None:
             if not chain.issuperset(await read_chain(tx, settings.manager_agent_id)):
                 return None
-            await require_manager(tx, agent_id, agent.workspace_id, settings.manager_agent_id)
+            await require_manager(tx, agent_id, agent.workspace_id, settings.manager_agent_id, _AT)
         if "runtime_id" in edit.values:
             settings = await resolve_runtime(
-                tx, agent.workspace_id, settings, self._new_id(), self._presence
+                tx, agent.workspace_id, settings, self._new_id(), self._presence, _AT
             )
         if not await tx.execute(Q["update_agent"], agent_id, agent.revision, *columns(settings)):
             raise changed_meanwhile(agent, f"agent {agent.name}")
