@@ -19,6 +19,7 @@ from reveille_cli.apis import (
     Service,
     explain_api,
 )
+from reveille_runtime.errors import NotFound
 
 from .conftest import Answer, Desk
 
@@ -43,12 +44,6 @@ def autopilots(*titles: str) -> Answer:
         for index, title in enumerate(titles, 4)
     ]
     return Answer(AUTOPILOTS, "ListAutopilots", autopilot.ListAutopilotsResponse(autopilots=found))
-
-
-def issues(*identifiers: str, token: str = "") -> Answer:
-    found = [issue_pb2.Issue(issue_id=ISSUE, identifier=each) for each in identifiers]
-    reply = issue_pb2.ListIssuesResponse(issues=found, next_page_token=token)
-    return Answer(ISSUES, "ListIssues", reply)
 
 
 def test_an_agent_by_its_name_over_pages(desk: Desk) -> None:
@@ -128,27 +123,17 @@ def test_an_unknown_name_tells_where_names_are(desk: Desk) -> None:
     ]
 
 
-@pytest.mark.parametrize("typed", ["TEAM-3", "team-3"])
-def test_an_issue_by_its_identifier(desk: Desk, typed: str) -> None:
-    pages = [issues("TEAM-5", "TEAM-4", token="more"), issues("TEAM-3", "TEAM-2", token="rest")]
+def test_an_issues_identifier_is_the_services_to_know(desk: Desk) -> None:
     shown = Answer(ISSUES, "UpdateIssue", issue_pb2.UpdateIssueResponse())
 
-    outcome = desk.run("issues", "move", typed, "done", answers=[workspaces(), *pages, shown])
+    outcome = desk.run("issues", "move", "team-3", "done", answers=[shown])
 
     assert outcome.exit_code == 0
-    assert outcome.requests[3].issue_id == ISSUE
+    assert outcome.request.issue_id == "team-3"
 
 
-@pytest.mark.parametrize(
-    ("typed", "answers"),
-    [
-        ("TEAM-9", [workspaces(), issues("TEAM-1")]),
-        ("NONE-1", [workspaces()]),
-        ("nonsense", []),
-    ],
-)
-def test_no_such_issue(desk: Desk, typed: str, answers: list[Answer]) -> None:
-    outcome = desk.run("issues", "get", typed, "-o", "json", answers=answers)
+def test_what_cannot_name_an_issue_is_not_asked_for(desk: Desk) -> None:
+    outcome = desk.run("issues", "get", "nonsense", "-o", "json")
 
     assert outcome.exit_code == 3
     assert outcome.json["error"]["hint"] == "see `reveille issues list`"
@@ -160,17 +145,20 @@ def test_why_of_an_identifier(desk: Desk) -> None:
         Answer(explain_api(service), "Explain", pb.ExplainResponse(findings=found))
         for service, found in zip(Service, [[finding], [], [], []], strict=True)
     ]
+    found = issue_pb2.GetIssueResponse(issue=issue_pb2.Issue(issue_id=ISSUE))
 
-    outcome = desk.run("why", "TEAM-3", answers=[workspaces(), issues("TEAM-3"), *told])
+    outcome = desk.run("why", "TEAM-3", answers=[Answer(ISSUES, "GetIssue", found), *told])
 
     assert outcome.exit_code == 0
-    assert outcome.requests[2].id == ISSUE
+    assert outcome.requests[1].id == ISSUE
 
 
 def test_why_of_what_only_looks_like_one(desk: Desk) -> None:
     told = [Answer(explain_api(each), "Explain", pb.ExplainResponse()) for each in Service]
 
-    outcome = desk.run("why", "ABC-1", answers=[workspaces(), *told])
+    unknown = Answer(ISSUES, "GetIssue", NotFound("NOT_FOUND", "there is none"))
+
+    outcome = desk.run("why", "ABC-1", answers=[unknown, *told])
 
     assert outcome.exit_code == 3
     assert outcome.requests[1].id == "ABC-1"

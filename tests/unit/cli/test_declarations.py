@@ -72,6 +72,8 @@ def test_every_noun_is_there() -> None:
         "deliveries",
         "wakeups",
         "issues",
+        "approvals",
+        "projects",
         "executions",
         "jobs",
         "scopes",

@@ -16,7 +16,7 @@ from google.protobuf.descriptor import Descriptor, EnumDescriptor, FieldDescript
 from google.protobuf.message import Message
 
 from reveille_cli.connection import Client
-from reveille_cli.declare import Noun, Param, Verb
+from reveille_cli.declare import FLAT, Noun, Param, Verb
 from reveille_cli.exits import ExitCode
 from reveille_cli.failures import Failure, refused, reporting
 from reveille_cli.jsonform import enum_words
@@ -24,6 +24,7 @@ from reveille_cli.names import (
     AGENT,
     AUTOPILOT,
     ISSUE,
+    PROJECT,
     RUNTIME,
     SQUAD,
     WORKSPACE,
@@ -43,7 +44,7 @@ from reveille_cli.values import assign, field_of, read_file
 MAX_PAGE = 200
 DEFAULT_LIMIT = 50
 _FILE = "_file"
-_OF_WORKSPACE = (AGENT, AUTOPILOT, RUNTIME, SQUAD)
+_OF_WORKSPACE = (AGENT, AUTOPILOT, PROJECT, RUNTIME, SQUAD)
 # Where the ids of a field are found; those of the workspace's things have names, too.
 _LISTED_BY = {
     "delivery_id": "deliveries list",
@@ -151,8 +152,8 @@ def _name_changes(
     request: Any, noun: Noun, verb: Verb, values: Mapping[str, Any], client: Client
 ) -> None:
     """Name in the mask what was given, and read the etag that was not."""
-    thing = getattr(request, verb.mask)
-    unnamed = {f"{verb.mask}_id", "etag"}
+    thing = request if verb.mask == FLAT else getattr(request, verb.mask)
+    unnamed = {f"{verb.shows}_id", "etag"}
     for param in verb.params:
         path = param.field.removeprefix(f"{verb.mask}.")
         given = values.get(param.name), values.get(param.name + _FILE)
@@ -163,9 +164,9 @@ def _name_changes(
         raise refused("options", f"nothing to change was given: name it with {options}")
     if not thing.etag:
         wanted = noun.api.request(
-            verb.read, **{f"{verb.mask}_id": getattr(thing, f"{verb.mask}_id")}
+            verb.read, **{f"{verb.shows}_id": getattr(thing, f"{verb.shows}_id")}
         )
-        thing.etag = getattr(client.call(noun.api, verb.read, wanted), verb.mask).etag
+        thing.etag = getattr(client.call(noun.api, verb.read, wanted), verb.shows).etag
 
 
 def _was_given(value: Any) -> bool:

@@ -19,6 +19,10 @@ if TYPE_CHECKING:
     from reveille_cli.printer import Printer
 
 
+# The mask of an update whose request has the fields of the thing itself.
+FLAT = "."
+
+
 @dataclass(frozen=True, slots=True)
 class Param:
     """One parameter; how its text becomes a value follows from the field's type.
@@ -79,8 +83,8 @@ class Verb:
         main: Where the whole answer is shown: the part whose fields stand without its name.
         note: A line for the person, on stderr, once it is done.
         beside: The field of the answer whose facts stand among those shown, thing by thing.
-        mask: Of an update, the request's field that holds the thing: what was given of it is named
-            in the mask, and an etag that was not given is read with `read` just before.
+        mask: Of an update, the request's field that holds the thing, or FLAT: what was given of it
+            is named in the mask, and an etag that was not given is read with `read` just before.
         read: The RPC that reads the thing of an update.
         judge: Looks at what is shown: says what a person has to know, and ends the command with
             another code than 0 where the answer is not what was wanted.

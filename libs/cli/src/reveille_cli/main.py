@@ -34,6 +34,8 @@ COMMANDS: dict[str, str] = {
     "hooks": "reveille_cli.commands.hooks:app",
     "wakeups": "reveille_cli.nouns.wakeups:NOUN",
     "issues": "reveille_cli.nouns.issues:NOUN",
+    "approvals": "reveille_cli.nouns.approvals:NOUN",
+    "projects": "reveille_cli.nouns.projects:NOUN",
     "jobs": "reveille_cli.nouns.jobs:NOUN",
     "scopes": "reveille_cli.nouns.scopes:NOUN",
     "executions": "reveille_cli.nouns.executions:NOUN",

@@ -1,7 +1,7 @@
-"""Names for ids: a workspace's name, an agent's, an autopilot's title, an issue's identifier.
+"""Names for ids: a workspace's name, an agent's or a project's, an autopilot's title.
 
-An id goes to the service as it is. Anything else is looked up in the lists that the caller may see,
-page by page, and must mean one thing.
+An id goes to the service as it is, and so does an issue's identifier. Anything else is looked up in
+the lists that the caller may see, page by page, and must mean one thing.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from reveille_cli.failures import Failure, refused
 WORKSPACE_VARIABLE = "REVEILLE_WORKSPACE"
 _PAGE = 200
 _ID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}", re.IGNORECASE)
-_IDENTIFIER = re.compile(r"[A-Z]{2,8}-[1-9][0-9]*", re.IGNORECASE)
+_IDENTIFIER = re.compile(r"[A-Z][A-Z0-9]{0,9}-[1-9][0-9]*", re.IGNORECASE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,6 +51,7 @@ class Naming:
 WORKSPACE = Naming("workspace", WORKSPACES, "ListWorkspaces", "name", unique=False)
 AGENT = Naming("agent", AGENTS, "ListAgents", "name")
 AUTOPILOT = Naming("autopilot", AUTOPILOTS, "ListAutopilots", "title", unique=False)
+PROJECT = Naming("project", ISSUES, "ListProjects", "name")
 SQUAD = Naming("squad", AGENTS, "ListSquads", "name")
 RUNTIME = Naming("runtime", AGENTS, "ListRuntimes", "name")
 ISSUE = Naming("issue", ISSUES, "ListIssues", "identifier")
@@ -73,11 +74,18 @@ def find_id(client: Client, naming: Naming, text: str, workspace: str | None, fi
     if naming is WORKSPACE:
         return _only(client, naming, text, field)
     if naming is ISSUE:
-        text = text.upper()
-        where = _workspace_of_issue(client, text)
-    else:
-        where = find_workspace(client, workspace)
+        # The service knows identifiers itself.
+        if is_identifier(text):
+            return text
+        raise _unknown(ISSUE, text)
+    where = find_workspace(client, workspace)
     return _only(client, naming, text, field, workspace_id=where)
+
+
+def find_issue(client: Client, identifier: str) -> str:
+    """Return the id of the issue that has an identifier."""
+    request = ISSUES.request("GetIssue", issue_id=identifier)
+    return str(client.call(ISSUES, "GetIssue", request).issue.issue_id)
 
 
 def find_workspace(client: Client, text: str | None) -> str:
@@ -119,15 +127,6 @@ def _only(client: Client, naming: Naming, text: str, field: str, **where: str) -
             + ", ".join(matches[:5]),
         )
     return matches[0]
-
-
-def _workspace_of_issue(client: Client, identifier: str) -> str:
-    """Find where an identifier belongs: no two workspaces have the same prefix."""
-    prefix = identifier.partition("-")[0]
-    for each in _listed(client, WORKSPACE) if is_identifier(identifier) else ():
-        if each.issue_prefix == prefix:
-            return str(each.workspace_id)
-    raise _unknown(ISSUE, identifier)
 
 
 def _listed(client: Client, naming: Naming, **where: str) -> Iterator[Any]:

@@ -77,6 +77,21 @@ COLUMNS: Mapping[str, tuple[str, ...]] = {
         "create_time",
         "title",
     ),
+    "reveille.heartbeat.v1.Comment": (
+        "comment_id",
+        "author_kind",
+        "author_id",
+        "create_time",
+        "body",
+    ),
+    "reveille.heartbeat.v1.Approval": (
+        "approval_id",
+        "status",
+        "issue_id",
+        "create_time",
+        "title",
+    ),
+    "reveille.heartbeat.v1.Project": ("project_id", "name", "state", "create_time"),
     "reveille.webhook.v1.Delivery": (
         "delivery_id",
         "state",

@@ -13,7 +13,7 @@ from reveille_cli.connection import Client
 from reveille_cli.exits import ExitCode
 from reveille_cli.failures import Failure
 from reveille_cli.findings import Explanation, Found, explain
-from reveille_cli.names import ISSUE, find_id, is_identifier
+from reveille_cli.names import find_issue, is_identifier
 from reveille_cli.options import DEFAULT_DIR, DEFAULT_OUTPUT, DataDirOption, OutputOption
 from reveille_cli.printer import Printer, state_text
 from reveille_cli.terminal import LINES, visible
@@ -53,7 +53,7 @@ def _id_of(client: Client, asked: str) -> str:
     if not is_identifier(asked):
         return asked
     try:
-        return find_id(client, ISSUE, asked, None, "id")
+        return find_issue(client, asked)
     except Failure as failure:
         if failure.exit_code is ExitCode.NOT_FOUND:
             return asked
