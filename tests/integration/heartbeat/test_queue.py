@@ -19,6 +19,7 @@ from reveille_heartbeat.domain.outcome import Outcome
 from reveille_heartbeat.domain.states import RunState
 from reveille_heartbeat.domain.values import Run
 from reveille_heartbeat.store.queries import Q
+from reveille_heartbeat.usecases.agent_statuses import AgentStatuses
 from reveille_heartbeat.usecases.claim_runs import ClaimRuns
 from reveille_heartbeat.usecases.consequences import Consequences
 from reveille_heartbeat.usecases.deciding import Decider
@@ -67,7 +68,8 @@ async def finisher_of(database: TestDatabase) -> Finisher:
     promotion = Promotion(decider)
     consequences = Consequences(Enqueuing(decider, suppressed=False), new_id)
     notifier = Notifier(db, enabled=False)
-    return Finisher(db, notifier, spans, decider, promotion, consequences, lambda: 0.5)
+    statuses = AgentStatuses(db, notifier)
+    return Finisher(db, notifier, spans, decider, promotion, consequences, statuses, lambda: 0.5)
 
 
 async def claim_all(claimers: list[ClaimRuns], limit: int) -> list[Run]:

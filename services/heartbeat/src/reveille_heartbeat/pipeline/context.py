@@ -15,6 +15,7 @@ from reveille_heartbeat.adapters.spool import Spool, SpoolRoot
 from reveille_heartbeat.domain.outcome import Outcome
 from reveille_heartbeat.domain.places import Executor
 from reveille_heartbeat.domain.values import LogStream, Run
+from reveille_heartbeat.pipeline.interrupts import Interrupts
 from reveille_heartbeat.usecases.agent_signs import AgentSigns
 from reveille_heartbeat.usecases.agent_words import AgentWords
 from reveille_heartbeat.usecases.finishing import Finisher
@@ -107,6 +108,7 @@ class Parts:
     signs: AgentSigns
     words: AgentWords
     finisher: Finisher
+    interrupts: Interrupts
     hand_over: HandOver
     registry: Registry
     spools: SpoolRoot

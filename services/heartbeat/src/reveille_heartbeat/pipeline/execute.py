@@ -53,7 +53,8 @@ async def execute(context: RunContext, parts: Parts) -> None:
     try:
         if context.resumed:
             await reporter.take_up()
-        context.result = await adapter.execute(agent_context, reporter)
+        work = adapter.execute(agent_context, reporter)
+        context.result = await (work if adapter.survives else parts.interrupts.run(work))
         if adapter.survives:
             await reporter.flush()
     except Detached:

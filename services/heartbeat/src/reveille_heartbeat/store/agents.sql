@@ -90,8 +90,8 @@ SELECT a.agent_id, a.workspace_id, a.name, a.adapter, a.adapter_config, a.owner_
                 WHERE w.wakeup_id = r.wakeup_id AND w.finished_at IS NOT NULL
             )
         FROM runs r
-        WHERE r.agent_id = a.agent_id AND r.finished_at IS NOT NULL
-        ORDER BY r.run_id DESC LIMIT 1
+        WHERE r.agent_id = a.agent_id AND r.started_at IS NOT NULL AND r.finished_at IS NOT NULL
+        ORDER BY r.started_at DESC LIMIT 1
     ), false) AS last_run_failed
 FROM agents a LEFT JOIN runtimes t ON t.runtime_id = a.runtime_id
 WHERE a.agent_id = ANY($1::uuid[])

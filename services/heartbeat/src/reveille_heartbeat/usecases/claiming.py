@@ -17,6 +17,7 @@ from reveille_heartbeat.domain.values import Agent, Issue, Refusal, Run, Wakeup
 from reveille_heartbeat.store.queries import Q
 from reveille_heartbeat.store.rows import to_agent, to_issue, to_run, to_wakeup
 from reveille_heartbeat.usecases import events, run_events
+from reveille_heartbeat.usecases.agent_statuses import begun
 from reveille_heartbeat.usecases.gating import read_waiting, refuse
 from reveille_heartbeat.usecases.loaded import Loaded, Words, read_words
 from reveille_heartbeat.usecases.promote_deferred import Promotion
@@ -67,6 +68,8 @@ class ClaimBatch:
         self._agents: dict[UUID, Agent] = {}
         self._issues: dict[UUID, Issue] = {}
         self._wakeups: dict[UUID, Wakeup] = {}
+        # Agents that have a run at work already.
+        self._at_work: set[UUID] = set()
 
     async def run(self, workspace_id: UUID, limit: int) -> Claimed:
         """Claim up to `limit` runs of a workspace."""
@@ -115,6 +118,7 @@ class ClaimBatch:
         tx, agents = self._tx, self._agents
         rows = await tx.fetch(Q["occupied_per_agent"], list(agents))
         occupied = {row["agent_id"]: row["occupied"] for row in rows}
+        self._at_work = set(occupied)
         issues = list(self._issues)
         busy = await tx.fetch(Q["occupied_issues"], issues) if issues else []
         return Slots(
@@ -196,13 +200,12 @@ class ClaimBatch:
             ],
         )
         loaded = [self._loaded(run, words[run.wakeup_id]) for run in runs]
-        await feed.append(
-            tx,
-            [
-                events.run_status(each.run, each.wakeup.occurrence_key, each.wakeup.trace_carrier)
-                for each in loaded
-            ],
-        )
+        told = await begun(tx, {run.agent_id for run in runs} - self._at_work)
+        told += [
+            events.run_status(each.run, each.wakeup.occurrence_key, each.wakeup.trace_carrier)
+            for each in loaded
+        ]
+        await feed.append(tx, told)
         return loaded
 
     def _loaded(self, run: Run, words: Words) -> Loaded:

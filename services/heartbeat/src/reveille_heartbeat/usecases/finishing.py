@@ -18,6 +18,7 @@ from reveille_heartbeat.crash_points import (
 )
 from reveille_heartbeat.domain.outcome import Outcome
 from reveille_heartbeat.usecases import channels
+from reveille_heartbeat.usecases.agent_statuses import AgentStatuses
 from reveille_heartbeat.usecases.cancel_wakeups import tell_of_ends
 from reveille_heartbeat.usecases.consequences import Consequences
 from reveille_heartbeat.usecases.deciding import Decider
@@ -53,9 +54,11 @@ class Finisher:
         decider: Decider,
         promotion: Promotion,
         consequences: Consequences,
+        statuses: AgentStatuses,
         jitter: Callable[[], float],
     ) -> None:
         self._db = db
+        self._statuses = statuses
         self._notifier = notifier
         self._spans = spans
         self._consequences = consequences
@@ -114,6 +117,9 @@ class Finisher:
         if follows:
             crash_point(FOLLOW_UP_AFTER_COMMIT)
         self._notifier.notify(channels.FEED, *([channels.QUEUE] if follows else []))
+        self._statuses.ended(
+            ending.item.loaded.run.agent_id for ending in batch.endings if ending.follows
+        )
         self._emit_spans(batch)
         if batch.others.runs:
             await tell_of_ends(self._db, self._notifier, self._spans, batch.others)

@@ -12,10 +12,12 @@ from reveille_heartbeat.config import Settings
 from reveille_heartbeat.domain.places import Executor
 from reveille_heartbeat.pipeline.bodies import DeliveryBodies
 from reveille_heartbeat.pipeline.context import Parts
+from reveille_heartbeat.pipeline.interrupts import Interrupts
 from reveille_heartbeat.pipeline.runner import Runner
 from reveille_heartbeat.pipeline.tokens import RunTokens
 from reveille_heartbeat.usecases import channels, log_days, measure_queues
 from reveille_heartbeat.usecases.agent_signs import AgentSigns
+from reveille_heartbeat.usecases.agent_statuses import AgentStatuses
 from reveille_heartbeat.usecases.agent_words import AgentWords
 from reveille_heartbeat.usecases.claim_runs import ClaimRuns
 from reveille_heartbeat.usecases.claiming import Limits as RunLimits
@@ -64,6 +66,8 @@ async def execute(
     keeper = LeaseKeeper(
         held_run.renew, duration=settings.lease_duration, interval=settings.lease_interval
     )
+    statuses = AgentStatuses(database, notifier)
+    basics.closing.push_async_callback(statuses.close)
     finisher = Finisher(
         database,
         notifier,
@@ -71,9 +75,11 @@ async def execute(
         basics.decider,
         basics.promotion,
         basics.consequences,
+        statuses,
         random.random,
     )
     basics.closing.push_async_callback(finisher.close)
+    interrupts = Interrupts()
     parts = Parts(
         executor=executor,
         held_run=held_run,
@@ -81,6 +87,7 @@ async def execute(
         signs=signs,
         words=words,
         finisher=finisher,
+        interrupts=interrupts,
         hand_over=HandOver(database, notifier),
         registry=basics.registry,
         spools=spools,
@@ -109,6 +116,7 @@ async def execute(
         Runner(parts, keeper),
         keeper,
         basics.telemetry,
+        interrupts,
         concurrency=settings.engine_concurrency,
         interval=settings.claim_interval,
         # The supervisor's own patience is a little longer.

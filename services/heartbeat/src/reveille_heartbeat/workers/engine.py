@@ -1,8 +1,9 @@
 """The engine: claims runs, executes them side by side, and knows which ones it executes.
 
-When the service stops it claims no more, lets what is quick finish, and leaves agents' processes
-alone: they go on, and the next start finds them. Nothing is released, so nobody else takes them
-before they are known to be without an executor.
+When the service stops it claims no more, lets what is quick finish, interrupts what runs inside it
+and cannot outlive it, and leaves agents' processes alone: they go on, and the next start finds
+them. Nothing is released, so nobody else takes them before they are known to be without an
+executor.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from uuid import UUID
 from opentelemetry.metrics import CallbackOptions, Observation
 
 from reveille_heartbeat.domain.values import Run
+from reveille_heartbeat.pipeline.interrupts import Interrupts
 from reveille_heartbeat.pipeline.runner import Left, Runner
 from reveille_heartbeat.usecases.claim_runs import ClaimRuns
 from reveille_heartbeat.usecases.loaded import Loaded
@@ -45,6 +47,7 @@ class Engine:
         runner: Runner,
         keeper: LeaseKeeper,
         telemetry: Telemetry,
+        interrupts: Interrupts,
         *,
         concurrency: int,
         interval: float,
@@ -64,6 +67,7 @@ class Engine:
         self._take_over = take_over
         self._runner = runner
         self._keeper = keeper
+        self._interrupts = interrupts
         self._concurrency = concurrency
         self._grace = grace
         self._detach = asyncio.Event()
@@ -84,6 +88,9 @@ class Engine:
     async def run(self) -> None:
         """Wait for the end; runs are tasks of their own."""
         await self._detach.wait()
+        # What runs in this very process gets half of the time to finish, and the other half to tell
+        # that it was interrupted.
+        asyncio.get_running_loop().call_later(self._grace / 2, self._interrupts.stop)
         await self._tasks.close(self._grace)
 
     async def stop(self) -> None:
