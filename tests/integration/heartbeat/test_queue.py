@@ -66,7 +66,7 @@ async def finisher_of(database: TestDatabase) -> Finisher:
     decider = Decider(Telemetry.off(), new_id)
     spans = RunSpans(Telemetry.off())
     promotion = Promotion(decider)
-    consequences = Consequences(Enqueuing(decider, suppressed=False), new_id)
+    consequences = Consequences(Enqueuing(decider, suppressed=False), promotion, new_id)
     notifier = Notifier(db, enabled=False)
     statuses = AgentStatuses(db, notifier)
     return Finisher(db, notifier, spans, decider, promotion, consequences, statuses, lambda: 0.5)
