@@ -242,7 +242,7 @@ async def test_a_trigger_edit_is_judged_as_a_whole(
 ) -> None:
     trigger = await make_schedule(service, autopilot.autopilot_id)
     hook = (await make_webhook(service, autopilot.autopilot_id)).trigger
-    bad = [
+    bad: list[tuple[rule_pb.Trigger, list[str], dict[str, Any], str]] = [
         (
             trigger,
             ["schedule.cron"],

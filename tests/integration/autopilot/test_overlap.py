@@ -52,6 +52,10 @@ async def rule_locked(holder: Rows, autopilot_id: str) -> AsyncIterator[None]:
         yield
 
 
+async def begun(world: World, run: run_pb2.AutopilotRun) -> None:
+    await until(lambda: run.occurrence_key in world.made, "it begins")
+
+
 async def states(rows: Rows) -> Counter[str]:
     found = await rows.fetch("SELECT state, reason FROM runs")
     return Counter(f"{row['state']} {row['reason'] or ''}".strip() for row in found)
@@ -133,7 +137,7 @@ async def test_a_run_that_is_put_behind_another_just_as_that_ends_begins_all_the
         second = await running
         assert second.state in {run_pb2.RUN_STATE_BUFFERED, run_pb2.RUN_STATE_RUNNING}
         await service.ended(first.run_id)
-        await until(lambda key=second.occurrence_key: key in world.made, "it begins")
+        await begun(world, second)
         first = second
     assert not await rows.fetchval("SELECT count(*) FROM runs WHERE state = 'buffered'")
 
@@ -175,7 +179,8 @@ async def test_the_newest_run_replaces_the_others_and_one_is_left(
     await asyncio.gather(*running)
 
     async def one_left() -> bool:
-        return await rows.fetchval("SELECT count(*) FROM runs WHERE finished_at IS NULL") == 1
+        count: int = await rows.fetchval("SELECT count(*) FROM runs WHERE finished_at IS NULL")
+        return count == 1
 
     await until(one_left, "one is left")
     left = await rows.fetchrow("SELECT occurrence_key FROM runs WHERE finished_at IS NULL")

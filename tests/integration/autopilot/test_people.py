@@ -46,10 +46,8 @@ async def test_every_write_is_refused_to_a_plain_member_and_unknown_to_a_strange
     service: Service, autopilot: rule_pb.Autopilot
 ) -> None:
     rule, hook = autopilot, await make_webhook(service, autopilot.autopilot_id)
-    of_rule, of_trigger = (
-        {"autopilot_id": rule.autopilot_id},
-        {"trigger_id": hook.trigger.trigger_id},
-    )
+    of_rule: dict[str, Any] = {"autopilot_id": rule.autopilot_id}
+    of_trigger: dict[str, Any] = {"trigger_id": hook.trigger.trigger_id}
     edit = pb.UpdateAutopilotRequest(autopilot=rule_pb.Autopilot(title="x", etag="v1", **of_rule))
     edit.update_mask.paths.append("title")
     of_hook = pb.UpdateTriggerRequest(trigger=rule_pb.Trigger(label="x", etag="t1", **of_trigger))

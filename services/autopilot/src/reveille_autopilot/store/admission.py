@@ -49,9 +49,14 @@ async def find_by_key(tx: Tx, keys: Sequence[str]) -> dict[str, Run]:
 
 async def insert(tx: Tx, new: Sequence[NewRun]) -> set[UUID]:
     """Insert runs; gives those whose occurrence had none yet."""
+    found = await tx.fetch(Q["insert_runs"], *columns(new))
+    return {rows.uuid(row["id"]) for row in found}
+
+
+def columns(new: Sequence[NewRun]) -> tuple[Sequence[object], ...]:
+    """Give the columns of new runs, as their insertion takes them."""
     runs = [each.run for each in new]
-    found = await tx.fetch(
-        Q["insert_runs"],
+    return (
         [run.id for run in runs],
         [run.workspace_id for run in runs],
         [run.autopilot_id for run in runs],
@@ -85,7 +90,6 @@ async def insert(tx: Tx, new: Sequence[NewRun]) -> set[UUID]:
         [run.project_id for run in runs],
         [run.quota_period_start for run in runs],
     )
-    return {rows.uuid(row["id"]) for row in found}
 
 
 async def store_payloads(

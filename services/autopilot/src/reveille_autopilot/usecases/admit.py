@@ -231,20 +231,25 @@ async def _load(
 ) -> list[_Loaded]:
     if not fresh:
         return []
-    rules = await admission.load_rules(
-        tx, [(each.occurrence.trigger_id, each.autopilot_id) for each in fresh]
-    )
+    # Of a burst most occurrences are those of a few triggers: each is read once.
+    wanted = dict.fromkeys((each.occurrence.trigger_id, each.autopilot_id) for each in fresh)
+    rules = dict(zip(wanted, await admission.load_rules(tx, list(wanted)), strict=True))
     return [
         _Loaded(
             candidate,
             known[candidate.key][0],
-            replace(
-                loaded.rule, candidates=replace(loaded.rule.candidates, clicker=candidate.clicker)
-            ),
+            _clicked(loaded.rule, candidate.clicker),
             loaded.now,
         )
-        for candidate, loaded in zip(fresh, rules, strict=True)
+        for candidate in fresh
+        for loaded in (rules[candidate.occurrence.trigger_id, candidate.autopilot_id],)
     ]
+
+
+def _clicked(rule: Rule, clicker: Publisher | None) -> Rule:
+    if clicker is None:
+        return rule
+    return replace(rule, candidates=replace(rule.candidates, clicker=clicker))
 
 
 def _question(each: _Loaded) -> Question:
