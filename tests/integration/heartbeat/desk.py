@@ -55,7 +55,7 @@ class Desk:
         self.enqueuing = Enqueuing(self.decider)
         self.promotion = Promotion(self.decider)
         self.enqueue = EnqueueWakeups(db, telemetry, notifier, self.enqueuing)
-        consequences = Consequences(self.enqueuing, new_id)
+        consequences = Consequences(self.enqueuing, self.promotion, new_id)
         spans = RunSpans(telemetry)
         self.cancel = CancelWakeups(db, notifier, spans, self.promotion, consequences)
         self.sweep = PromoteStranded(db, notifier, self.promotion)

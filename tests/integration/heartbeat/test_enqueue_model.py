@@ -49,7 +49,7 @@ class Model:
     async def _wish(self) -> Wish:
         dice, agent = self.dice, self.dice.choice(self.agents)
         issue = dice.choice([*self.issues, *self.issues, None])
-        kind = dice.randrange(6)
+        kind = dice.randrange(5)
         if kind == 0:
             self.keys.append(f"webhook:{len(self.keys)}")
             return self.desk.keyed(self.keys[-1], agent, issue)
@@ -57,8 +57,6 @@ class Model:
             return self.desk.commented(agent, issue, await self.desk.comment(issue))
         if kind == 2:
             return self.desk.wish(agent, issue, idempotency_key=str(dice.randrange(20)))
-        if kind == 3:
-            return self.desk.wish(agent, issue, prompt="")
         return self.desk.wish(agent, issue, task_key=dice.choice(["", "nightly"]))
 
     async def begin(self) -> None:
@@ -69,8 +67,7 @@ class Model:
             " ORDER BY run_id LIMIT 1"
         )
         if row is not None:
-            built = self.dice.choice([None, "2026-11-30"])
-            await self.desk.begin(row["wakeup_id"], prompt_built_at=built)
+            await self.desk.begin(row["wakeup_id"])
 
     async def end(self) -> None:
         """End a run at work."""

@@ -302,25 +302,32 @@ async def test_who_comes_while_the_agent_works_waits_and_those_after_join_that_o
 
 
 @pytest.mark.parametrize(
-    ("columns", "expired", "state"),
+    "changes",
     [
-        ({}, False, COALESCED),
-        ({"prompt_built_at": "2026-11-30"}, False, DEFERRED),
-        # Nobody knows whether its executor lives.
-        ({}, True, DEFERRED),
+        # Nothing that says nothing new is lost in a run that ends just now, either.
+        {"prompt": ""},
+        {"wake_reason": "approval_approved"},
+        {"wake_reason": "issue_blockers_resolved", "idempotency_key": "level"},
+        {"fresh_session": True},
     ],
 )
-async def test_only_what_can_still_be_told_is_joined_at_work(
-    desk: Desk, columns: dict[str, Any], expired: bool, state: WakeupState
+async def test_no_wake_is_lost_in_a_run_whose_agent_is_at_work(
+    desk: Desk, changes: dict[str, Any]
 ) -> None:
     agent = await desk.agent()
     issue = await desk.issue(agent)
-    first = await desk.one(desk.wish(agent, issue))
-    run_id = await desk.begin(first.wakeup_id, **columns)
-    if expired:
-        await desk.set_run(run_id, {}, lease_expires_at="clock() - interval '1 s'")
+    first = await desk.one(desk.wish(agent, issue, **changes))
+    await desk.begin(first.wakeup_id)
+    key = {"idempotency_key": "next"} if "idempotency_key" in changes else {}
+    waits = await desk.one(desk.wish(agent, issue, **(changes | key)))
 
-    assert (await desk.one(desk.wish(agent, issue, prompt=""))).state is state
+    assert waits.state is DEFERRED
+    if key:
+        again = await desk.one(desk.wish(agent, issue, **(changes | key)))
+        assert (again.wakeup_id, again.existed) == (waits.wakeup_id, True)
+    free = await desk.one(desk.wish(agent, task_key="a"))
+    await desk.begin(free.wakeup_id)
+    assert (await desk.one(desk.wish(agent, task_key="a"))).state is QUEUED
 
 
 async def test_a_persons_word_brings_a_retry_forward_and_nobody_elses_does(desk: Desk) -> None:

@@ -26,7 +26,6 @@ from reveille_heartbeat.domain.reasons import Reason
 from reveille_heartbeat.domain.values import (
     HeartbeatPolicy,
     Origin,
-    Payload,
     WakeupSource,
     Wish,
 )
@@ -34,11 +33,9 @@ from reveille_heartbeat.domain.values import (
 ON_ISSUE = replace(FACTS, issue=ISSUE)
 ABOUT_ISSUE = wish(issue_id=ISSUE.issue_id)
 KEYED = wish(origin=Origin(occurrence_key="webhook:1"), issue_id=ISSUE.issue_id)
-BARE = replace(ABOUT_ISSUE, prompt="")
-QUEUED = OpenWake(UUID(int=40), Stage.QUEUED, "autopilot_run")
-RETRY = OpenWake(UUID(int=41), Stage.RETRY, "autopilot_run", run_id=UUID(int=51))
-DEFERRED = OpenWake(UUID(int=42), Stage.DEFERRED, "autopilot_run")
-RUNNING = OpenWake(UUID(int=43), Stage.RUNNING, "autopilot_run", can_be_told=True)
+QUEUED = OpenWake(UUID(int=40), Stage.QUEUED)
+RETRY = OpenWake(UUID(int=41), Stage.RETRY, run_id=UUID(int=51))
+DEFERRED = OpenWake(UUID(int=42), Stage.DEFERRED)
 QUEUE, DEFER = Place(PlaceKind.QUEUE), Place(PlaceKind.DEFER)
 BUSY = replace(ON_ISSUE, blockers=(BLOCKER,))
 
@@ -56,36 +53,14 @@ def join(target: OpenWake, *, hurry: bool = False) -> Place:
     [
         (WISH, FACTS, around(busy=False), QUEUE),
         (ABOUT_ISSUE, ON_ISSUE, around(busy=False), QUEUE),
-        # Another agent's run, or one of this agent's that cannot be told any more.
+        # Another agent's run, or this agent's own: who is at work cannot be told any more.
         (ABOUT_ISSUE, ON_ISSUE, around(), DEFER),
         # Without an issue nobody is waited for.
-        (WISH, FACTS, around(RUNNING), QUEUE),
+        (WISH, FACTS, around(), QUEUE),
         # The best to join is what has not begun.
-        (ABOUT_ISSUE, ON_ISSUE, around(RUNNING, DEFERRED, RETRY, QUEUED), join(QUEUED)),
-        (ABOUT_ISSUE, ON_ISSUE, around(RUNNING, DEFERRED, RETRY), join(RETRY)),
-        (ABOUT_ISSUE, ON_ISSUE, around(RUNNING, DEFERRED), join(DEFERRED)),
-        # What runs is joined by what brings nothing, while its agent can be told.
-        (BARE, ON_ISSUE, around(RUNNING), join(RUNNING)),
-        (BARE, ON_ISSUE, around(replace(RUNNING, can_be_told=False)), DEFER),
-        (BARE, ON_ISSUE, around(replace(RUNNING, wake_reason="issue_assigned")), DEFER),
-        (replace(BARE, fresh_session=True), ON_ISSUE, around(RUNNING), DEFER),
-        (replace(BARE, comment_ids=(UUID(int=80),)), ON_ISSUE, around(RUNNING), DEFER),
-        (replace(BARE, payload=Payload(body=b"x")), ON_ISSUE, around(RUNNING), DEFER),
-        (replace(BARE, payload=Payload(facts={"a": "b"})), ON_ISSUE, around(RUNNING), DEFER),
-        (replace(BARE, payload=Payload(delivery_id="d")), ON_ISSUE, around(RUNNING), DEFER),
-        (ABOUT_ISSUE, ON_ISSUE, around(RUNNING), DEFER),
-        (
-            replace(BARE, wake_reason="approval_approved"),
-            ON_ISSUE,
-            around(replace(RUNNING, wake_reason="approval_approved")),
-            DEFER,
-        ),
-        (
-            replace(BARE, wake_reason="issue_blockers_resolved"),
-            ON_ISSUE,
-            around(replace(RUNNING, wake_reason="issue_blockers_resolved")),
-            DEFER,
-        ),
+        (ABOUT_ISSUE, ON_ISSUE, around(DEFERRED, RETRY, QUEUED), join(QUEUED)),
+        (ABOUT_ISSUE, ON_ISSUE, around(DEFERRED, RETRY), join(RETRY)),
+        (ABOUT_ISSUE, ON_ISSUE, around(DEFERRED), join(DEFERRED)),
         # A person does not wait for a retry's time.
         (
             comment_wake(),

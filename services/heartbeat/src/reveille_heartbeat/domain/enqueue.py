@@ -27,7 +27,7 @@ from reveille_heartbeat.domain.values import (
     Workspace,
     WorkspaceStatus,
 )
-from reveille_heartbeat.domain.wakes import COMMENT_REASON, COMMENTED, PASSES_HOLD
+from reveille_heartbeat.domain.wakes import COMMENT_REASON, COMMENTED
 
 
 @dataclass(frozen=True, slots=True)
@@ -276,7 +276,7 @@ def notes(wish: Wish, facts: Facts) -> Mapping[str, Any]:
         return found
     found[COMMENT_REASON] = wish.context.get(COMMENT_REASON, wish.wake_reason)
     if facts.hold is not None:
-        found[PASSES_HOLD] = True
+        found["tree_hold_interaction"] = True
         found["tree_hold"] = {
             "hold_id": str(facts.hold.hold_id),
             "root_issue_id": str(facts.hold.root_issue_id),

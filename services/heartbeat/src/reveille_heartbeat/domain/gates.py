@@ -14,7 +14,7 @@ from reveille_heartbeat.domain.obstacles import Blocker, HoldOver
 from reveille_heartbeat.domain.reasons import Reason
 from reveille_heartbeat.domain.states import ISSUE_TERMINAL, AgentState, IssueState
 from reveille_heartbeat.domain.values import Issue, Refusal, Wakeup, WakeupSource
-from reveille_heartbeat.domain.wakes import FOR_THE_ASSIGNEE, PASSES_HOLD, WakeReason
+from reveille_heartbeat.domain.wakes import COMMENT_REASON, FOR_THE_ASSIGNEE, WakeReason
 
 # A refusal for the state of its agent, or by a person's hold, is a cancellation; all others say
 # that there was nothing to do.
@@ -38,8 +38,8 @@ class Waiting:
 
     @property
     def answers(self) -> bool:
-        """Whether somebody said something and waits for an answer."""
-        return bool(self.wakeup.comment_ids)
+        """Whether somebody said something and waits for an answer; checked when it was enqueued."""
+        return COMMENT_REASON in self.wakeup.context
 
 
 Gate = Callable[[Waiting], Refusal | None]
@@ -61,7 +61,7 @@ def issue_there(run: Waiting) -> Refusal | None:
 
 def not_held(run: Waiting) -> Refusal | None:
     """No hold is over its issue, unless it answers somebody."""
-    if run.hold is None or run.wakeup.context.get(PASSES_HOLD) is True:
+    if run.hold is None or run.answers:
         return None
     return Refusal(
         Reason.ISSUE_TREE_HELD, f"issue {run.hold.root_identifier} and all below it is held"

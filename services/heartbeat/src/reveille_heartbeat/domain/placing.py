@@ -22,14 +22,13 @@ from reveille_heartbeat.domain.values import (
     WakeupSource,
     Wish,
 )
-from reveille_heartbeat.domain.wakes import WakeReason
-
-# Wakes that a run at work cannot have known of, however they come.
-ALWAYS_NEW = frozenset({WakeReason.APPROVAL_APPROVED, WakeReason.ISSUE_BLOCKERS_RESOLVED})
 
 
 class Stage(StrEnum):
-    """How far a wake has come that another one might join, the best to join first."""
+    """How far a wake has come that another one may join, the best to join first.
+
+    One whose agent is at work is joined no more: what it is told was fixed when it was claimed.
+    """
 
     # An attempt of it waits in the queue: all that is added reaches the agent.
     QUEUED = "queued"
@@ -37,8 +36,6 @@ class Stage(StrEnum):
     RETRY = "retry"
     # It waits for the run on its issue.
     DEFERRED = "deferred"
-    # Its agent is at work.
-    RUNNING = "running"
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,13 +44,10 @@ class OpenWake:
 
     wakeup_id: UUID
     stage: Stage
-    wake_reason: str
     comment_ids: tuple[UUID, ...] = ()
     fresh_session: bool = False
     context: Mapping[str, Any] | None = None
     run_id: UUID | None = None
-    # Of one that runs: its agent can still be told, and its executor is known to live.
-    can_be_told: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,7 +142,7 @@ def place(wish: Wish, facts: Facts, around: Surroundings) -> Place:
     A wish with an occurrence key is its own scope: it neither joins another nor waits behind one.
     """
     if wish.origin.occurrence_key is None:
-        target = join_target(wish, around.open_wakes)
+        target = min(around.open_wakes, key=lambda each: _STAGES[each.stage], default=None)
         if target is not None:
             hurry = target.stage is Stage.RETRY and from_a_person(wish, facts)
             return Place(PlaceKind.JOIN, target, hurry=hurry)
@@ -159,31 +153,6 @@ def place(wish: Wish, facts: Facts, around: Surroundings) -> Place:
         if refusal is not None:
             return Place(PlaceKind.SKIP, refusal=refusal)
     return Place(PlaceKind.QUEUE)
-
-
-def join_target(wish: Wish, open_wakes: Sequence[OpenWake]) -> OpenWake | None:
-    """Find the wake to join: only one whose agent will still read what this one says."""
-    best: OpenWake | None = None
-    for each in open_wakes:
-        if each.stage is Stage.RUNNING and not (each.can_be_told and brings_nothing(wish, each)):
-            continue
-        if best is None or _STAGES[each.stage] < _STAGES[best.stage]:
-            best = each
-    return best
-
-
-def brings_nothing(wish: Wish, running: OpenWake) -> bool:
-    """Tell whether a wish says nothing that the run at work was not told."""
-    return (
-        wish.wake_reason == running.wake_reason
-        and wish.wake_reason not in ALWAYS_NEW
-        and not wish.comment_ids
-        and not wish.fresh_session
-        and not wish.prompt
-        and not wish.payload.body
-        and not wish.payload.delivery_id
-        and not wish.payload.facts
-    )
 
 
 _STAGES = {stage: at for at, stage in enumerate(Stage)}

@@ -43,8 +43,6 @@ FOR_THE_ASSIGNEE = frozenset(
 NEEDS_COMMENT = frozenset(
     {_W.ISSUE_ASSIGNED, _W.EXECUTION_REVIEW_REQUESTED, _W.EXECUTION_CHANGES_REQUESTED}
 )
-# In the context of a wake that answers comments of its issue: by which reason. A comment's wake
-# that joins another one leaves it there.
+# In the context of a wake that answers comments of its issue, and so may pass holds and blockers:
+# by which reason. A comment's wake that joins another one leaves it there.
 COMMENT_REASON = "comment_reason"
-# In the context of a wake that may pass a hold: it answers somebody.
-PASSES_HOLD = "tree_hold_interaction"

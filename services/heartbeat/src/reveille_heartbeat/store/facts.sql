@@ -64,14 +64,12 @@ FROM unnest($1::uuid[]) AS k (agent_id);
 -- name: open_wakes_on_issues
 -- Wakes without a key that have not ended, with where their newest attempt stands, of agents on
 -- issues. $1 agents, $2 issues
-SELECT w.wakeup_id, w.agent_id, w.issue_id, w.task_key, w.state, w.wake_reason, w.comment_ids,
-    w.fresh_session, w.context, w.run_id, r.state AS run_state,
-    r.prompt_built_at IS NULL AND r.lease_expires_at > (SELECT clock())
-        AND w.cancel_requested_at IS NULL AS can_be_told
+SELECT w.wakeup_id, w.agent_id, w.issue_id, w.task_key, w.state, w.comment_ids, w.fresh_session,
+    w.context, w.run_id, r.state AS run_state
 FROM unnest($1::uuid[], $2::uuid[]) AS k (agent_id, issue_id)
 CROSS JOIN LATERAL (
-    SELECT wakeup_id, agent_id, issue_id, task_key, state, wake_reason, comment_ids, fresh_session,
-        context, run_id, cancel_requested_at, created_at
+    SELECT wakeup_id, agent_id, issue_id, task_key, state, comment_ids, fresh_session, context,
+        run_id, created_at
     FROM wakeup_requests
     WHERE agent_id = k.agent_id AND issue_id = k.issue_id
         AND state IN ('queued', 'deferred', 'claimed') AND occurrence_key IS NULL
@@ -83,14 +81,12 @@ ORDER BY w.created_at, w.wakeup_id;
 
 -- name: open_wakes_on_tasks
 -- The same of agents on what is about no issue. $1 agents, $2 task keys
-SELECT w.wakeup_id, w.agent_id, w.issue_id, w.task_key, w.state, w.wake_reason, w.comment_ids,
-    w.fresh_session, w.context, w.run_id, r.state AS run_state,
-    r.prompt_built_at IS NULL AND r.lease_expires_at > (SELECT clock())
-        AND w.cancel_requested_at IS NULL AS can_be_told
+SELECT w.wakeup_id, w.agent_id, w.issue_id, w.task_key, w.state, w.comment_ids, w.fresh_session,
+    w.context, w.run_id, r.state AS run_state
 FROM unnest($1::uuid[], $2::text[]) AS k (agent_id, task_key)
 CROSS JOIN LATERAL (
-    SELECT wakeup_id, agent_id, issue_id, task_key, state, wake_reason, comment_ids, fresh_session,
-        context, run_id, cancel_requested_at, created_at
+    SELECT wakeup_id, agent_id, issue_id, task_key, state, comment_ids, fresh_session, context,
+        run_id, created_at
     FROM wakeup_requests
     WHERE agent_id = k.agent_id AND issue_id IS NULL AND task_key = k.task_key
         AND state IN ('queued', 'deferred', 'claimed') AND occurrence_key IS NULL

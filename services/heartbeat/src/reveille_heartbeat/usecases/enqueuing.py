@@ -129,7 +129,6 @@ def _meet(made: Decided, scope: Scope, open_wakes: dict[Scope, list[OpenWake]]) 
         OpenWake(
             wakeup_id=wish.wakeup_id,
             stage=stage,
-            wake_reason=wish.wake_reason,
             comment_ids=wish.comment_ids,
             fresh_session=wish.fresh_session,
             context=wish.context,

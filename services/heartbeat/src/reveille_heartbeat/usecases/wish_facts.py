@@ -227,17 +227,15 @@ def _open_wake(row: asyncpg.Record) -> OpenWake | None:
     return OpenWake(
         wakeup_id=row["wakeup_id"],
         stage=stage,
-        wake_reason=row["wake_reason"],
         comment_ids=tuple(row["comment_ids"]),
         fresh_session=row["fresh_session"],
         context=row["context"],
         run_id=row["run_id"],
-        can_be_told=bool(row["can_be_told"]),
     )
 
 
 def _stage(state: WakeupState, run_state: str | None) -> Stage | None:
-    """Tell how far a wake is; None for one whose newest attempt has just ended."""
+    """Tell how far a wake is; None for one whose agent is at work, or has just ended."""
     if state is WakeupState.DEFERRED:
         return Stage.DEFERRED
     match run_state:
@@ -245,7 +243,5 @@ def _stage(state: WakeupState, run_state: str | None) -> Stage | None:
             return Stage.QUEUED
         case RunState.SCHEDULED_RETRY.value:
             return Stage.RETRY
-        case RunState.RUNNING.value:
-            return Stage.RUNNING
         case _:
             return None
