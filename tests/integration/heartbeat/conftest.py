@@ -67,8 +67,12 @@ class Service:
         await self.app.loops[loop].ticked()
 
     def move_clock(self, seconds: float) -> None:
+        self.database.move_clock(seconds)
+
+    @property
+    def database(self) -> Database:
         assert self.app.database is not None
-        self.app.database.move_clock(seconds)
+        return self.app.database
 
     @property
     def place(self) -> Place:

@@ -14,6 +14,7 @@ from tests.integration.heartbeat.kit import OWNER, World
 from reveille.heartbeat.v1 import agent_pb2, issue_pb2, wakeup_pb2
 from reveille.heartbeat.v1.issue_pb2_grpc import IssueServiceStub
 from reveille_runtime.access import Role
+from reveille_runtime.db import Database
 from reveille_runtime.errors import DomainError, InvalidArgument
 from reveille_runtime.rpc_errors import as_domain_errors
 from reveille_testkit.waiting import eventually
@@ -34,10 +35,17 @@ class Wake:
 class Desk:
     """One workspace's issues; `me` is its owner."""
 
-    def __init__(self, world: World, rows: Rows) -> None:
+    def __init__(self, world: World, rows: Rows, database: Database | None = None) -> None:
+        self._database = database
         self.world = world
         self.rows = rows
         self.me: Any = self.user(OWNER, Role.OWNER)
+
+    @property
+    def database(self) -> Database:
+        """The service's own way to its rows."""
+        assert self._database is not None
+        return self._database
 
     def user(self, user_id: str, role: Role = Role.MEMBER) -> Any:
         """Call as a member."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from datetime import timedelta
 from typing import Any
 from uuid import UUID, uuid4
 
@@ -19,8 +20,10 @@ from tests.integration.heartbeat.kit import MEMBER, World
 
 from reveille.common.v1 import reason_pb2
 from reveille.heartbeat.v1 import hold_pb2, issue_pb2
+from reveille_heartbeat.usecases.held_run import HeldRun
 from reveille_runtime.access import Role
 from reveille_runtime.errors import Aborted, FailedPrecondition, NotFound, PermissionDenied
+from reveille_runtime.lease import Lease
 from reveille_testkit.database import TestDatabase
 
 TODO, PROGRESS, REVIEW, DONE, CANCELLED = (
@@ -38,7 +41,7 @@ async def desk(stage: Stage, rows: Rows) -> Desk:
     service = await stage.start(engine_concurrency=0, runtime_presence=3600)
     world = World(service.client, stage.folder)
     await world.put()
-    return Desk(world, rows)
+    return Desk(world, rows, service.database)
 
 
 async def hold(desk: Desk, issue: str, **more: Any) -> hold_pb2.HoldIssueTreeResponse:
@@ -277,6 +280,39 @@ async def test_two_attempts_at_one_issue_and_one_gets_it(
     won = [each for each in results if isinstance(each, issue_pb2.Issue)]
     assert len(won) == 1
     assert (await desk.get(part.issue_id)).checkout_run_id == won[0].checkout_run_id
+
+
+async def test_an_attempt_that_begins_takes_its_issue_or_goes_on_without(
+    desk: Desk,
+) -> None:
+    (ann,) = await desk.agents("ann")
+    held = HeldRun(desk.database, timedelta(seconds=30))
+
+    async def begins(issue_id: str) -> bool:
+        run_id = UUID(await desk.begin(issue_id))
+        token = await desk.rows.fetchval("SELECT lease_token FROM runs WHERE run_id = $1", run_id)
+        stolen = await held.check_out(Lease(run_id, uuid4()), await held.load(run_id))
+        assert not stolen
+        return await held.check_out(Lease(run_id, token), await held.load(run_id))
+
+    issue = await desk.create(assignee_agent_id=ann.agent_id)
+    assert await begins(issue.issue_id)
+    mine = await desk.get(issue.issue_id)
+    assert (mine.status, mine.checkout_run_id) == (PROGRESS, mine.execution_run_id)
+    # The next attempt finds the last one's traces, and goes on with its work.
+    await desk.end(mine.checkout_run_id)
+    await desk.say(issue.issue_id)
+    assert await begins(issue.issue_id)
+
+    part = await desk.create(parent_issue_id=issue.issue_id, assignee_agent_id=ann.agent_id)
+    other = await check_out(desk, part.issue_id, (await desk.get(issue.issue_id)).checkout_run_id)
+    assert not await begins(part.issue_id)
+    assert (await desk.get(part.issue_id)).checkout_run_id == other.checkout_run_id
+    # Said on an issue that waits, it is answered, and the work waits on.
+    waits = await desk.create(blocker_issue_ids=[issue.issue_id], assignee_agent_id=ann.agent_id)
+    await desk.say(waits.issue_id)
+    assert not await begins(waits.issue_id)
+    assert (await desk.get(waits.issue_id)).status == TODO
 
 
 async def test_an_issue_is_given_back_by_its_owner_or_by_force(desk: Desk) -> None:

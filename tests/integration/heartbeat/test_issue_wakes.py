@@ -37,7 +37,7 @@ async def desk(stage: Stage, rows: Rows) -> Desk:
     service = await stage.start(engine_concurrency=0, runtime_presence=3600)
     world = World(service.client, stage.folder)
     await world.put()
-    return Desk(world, rows)
+    return Desk(world, rows, service.database)
 
 
 async def test_a_new_owner_is_woken_and_what_waits_for_the_old_one_ends(desk: Desk) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from typing import Any
 from uuid import uuid4
 
 import pytest
@@ -35,7 +36,7 @@ async def desk(stage: Stage, rows: Rows) -> Desk:
     service = await stage.start(engine_concurrency=0, runtime_presence=3600)
     world = World(service.client, stage.folder)
     await world.put()
-    return Desk(world, rows)
+    return Desk(world, rows, service.database)
 
 
 async def test_identifier_and_id_name_one_issue_in_every_call(desk: Desk) -> None:
@@ -124,7 +125,7 @@ async def test_bad_input_is_refused_by_the_names_of_its_fields(desk: Desk) -> No
     theirs = await stranger.create()
     foreign = await stranger.world.agent("eve")
 
-    async def bad(**fields: object) -> set[str]:
+    async def bad(**fields: Any) -> set[str]:
         return await fields_refused(desk.update(issue.issue_id, **fields))
 
     assert await bad(title="") == {"title"}
@@ -172,7 +173,7 @@ async def test_lists_are_filtered_and_paged(desk: Desk) -> None:
     first = await desk.create("first", parent_issue_id=top.issue_id, assignee_agent_id=ann.agent_id)
     second = await desk.create("second", parent_issue_id=top.issue_id, assignee_user_id="max")
 
-    async def listed(**more: object) -> list[str]:
+    async def listed(**more: Any) -> list[str]:
         names: list[str] = []
         token = ""
         while True:

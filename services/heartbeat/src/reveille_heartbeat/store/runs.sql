@@ -70,6 +70,12 @@ SELECT run_id, workspace_id, agent_id, wakeup_id, issue_id, state, attempt, retr
     progress
 FROM runs WHERE agent_id = $1 ORDER BY run_id DESC LIMIT $2;
 
+-- name: holds_run
+-- Whether a lease still counts, and the run it holds has not ended. $1 run, $2 token
+SELECT EXISTS (
+    SELECT FROM runs WHERE run_id = $1 AND lease_token = $2 AND finished_at IS NULL
+);
+
 -- name: renew_leases
 -- Fenced by id and token alone. $1 runs, $2 tokens, $3 lease (interval)
 UPDATE runs r

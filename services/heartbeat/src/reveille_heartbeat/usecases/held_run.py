@@ -57,9 +57,9 @@ class HeldRun:
         async def take(tx: Tx) -> bool:
             await LockOrder().take(tx, Level.ISSUE, Q["lock_issues"], [issue_id])
             issue = to_issue((await tx.fetch(Q["find_issues"], [issue_id]))[0])
-            if issue.execution_run_id not in (None, lease.id) or not begins_work(
-                issue, run.agent_id, loaded.wakeup.wake_reason
-            ):
+            if not begins_work(issue, run.agent_id, loaded.wakeup.wake_reason):
+                return False
+            if not await tx.fetchval(Q["holds_run"], lease.id, lease.token):
                 return False
             try:
                 await check_out(tx, issue, run, READY)
