@@ -74,4 +74,15 @@ class Redactor:
                 if data.endswith(needle[:length]):
                     held = length
                     break
-        return len(data) - held
+        return self._before_secrets(data, len(data) - held)
+
+    def _before_secrets(self, data: bytes, cut: int) -> int:
+        """Move a cut to where it goes through no whole secret."""
+        moved = True
+        while moved:
+            moved = False
+            for needle in self._needles:
+                start = data.find(needle, max(0, cut - len(needle) + 1))
+                if 0 <= start < cut:
+                    cut, moved = start, True
+        return cut
