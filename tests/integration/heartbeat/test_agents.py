@@ -38,6 +38,7 @@ from reveille_runtime.errors import (
     PermissionDenied,
     Unavailable,
 )
+from reveille_testkit.waiting import eventually
 
 Rows: TypeAlias = "asyncpg.Connection[asyncpg.Record]"
 
@@ -326,6 +327,36 @@ async def test_a_pause_that_died_half_way_is_finished_by_its_repeat(
     assert (again.agent.status, again.cancelled_wakeups) == (pb.AGENT_STATUS_PAUSED, 1)
     wakeup = await world.wakeup(waiting.wakeup_id)
     assert wakeup.state == wakeup_pb2.WAKEUP_STATE_CANCELLED
+
+
+async def test_what_an_agent_does_is_told_when_its_runs_begin_and_end(stage: Stage) -> None:
+    service = await stage.start()
+    world = World(service.client, stage.folder)
+    await world.put()
+    agent = await world.script(linger(stage.folder / "pid"), max_concurrent_runs=2)
+    other = await world.agent("fails", config={"fail": True})
+
+    def change(of: pb.Agent, status: str, previous: str) -> dict[str, str]:
+        return {"agent_id": of.agent_id, "status": status, "previous": previous}
+
+    async with events_of(world, "agent.status") as told:
+        await world.wake(agent, "manual:1")
+        await process_in(stage.folder / "pid")
+        assert await told() == change(agent, "running", "idle")
+        # A second run makes no difference, and neither does the end of one of the two.
+        second = await world.wake(agent, "manual:2")
+        await eventually(
+            lambda: world.attempts(second.wakeup_id),
+            "the second runs",
+            until=lambda runs: runs[0].state == run_pb2.RUN_STATE_RUNNING,
+        )
+        await world.cancel("manual:2")
+        await world.settled(second.wakeup_id)
+        await world.wake(other, "manual:3")
+        assert await told() == change(other, "running", "idle")
+        assert await told() == change(other, "error", "running")
+        await world.cancel("manual:1")
+        assert await told() == change(agent, "idle", "running")
 
 
 async def test_a_failure_that_is_tried_again_is_no_error_of_the_agent(

@@ -7,6 +7,7 @@ from dataclasses import replace
 from uuid import UUID
 
 from reveille_heartbeat.domain.agents import AgentStatus
+from reveille_heartbeat.domain.states import AgentState
 from reveille_heartbeat.store.queries import Q
 from reveille_heartbeat.store.rows import to_agent
 from reveille_heartbeat.usecases import channels, events
@@ -71,7 +72,12 @@ class AgentStatuses:
             # Under the lock that claims take: nobody begins a run while we look.
             await LockOrder().take(tx, Level.AGENT, Q["lock_agents"], agent_ids)
             rows = await tx.fetch(Q["show_agents"], agent_ids)
-            resting = [agent for agent in map(to_agent, rows) if not agent.busy]
+            # Whoever paused it has told what it does since.
+            resting = [
+                agent
+                for agent in map(to_agent, rows)
+                if not agent.busy and agent.state is AgentState.ACTIVE
+            ]
             told = [events.agent_status(agent, AgentStatus.RUNNING) for agent in resting]
             await feed.append(tx, told)
             return len(told)
