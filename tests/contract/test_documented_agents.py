@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.unit.heartbeat.made import AGENT, ISSUE, RUN, WAKEUP
+from tests.unit.heartbeat.made import AGENT, COMMENT, ISSUE, RUN, WAKEUP
 
 from reveille_heartbeat.adapters.echo import EchoAdapter
 from reveille_heartbeat.adapters.process.settings import INHERITED
@@ -37,6 +37,7 @@ def document(issue: Issue | None) -> dict[str, Any]:
         body=b"{}",
         body_path="/spool/body",
         joined=[Joined(WAKEUP, "also", Payload())],
+        comments=[COMMENT],
     )
 
 
@@ -54,6 +55,7 @@ def test_the_payload_file_has_the_keys_of_the_page() -> None:
     for key in ("agent", "wake", "issue", "context", "trace"):
         assert [inner for inner in written[key] if f"`{inner}`" not in told[key]] == []
     assert [key for key in written["joined"][0] if f"`{key}`" not in told["joined"]] == []
+    assert [key for key in written["comments"][0] if f"`{key}`" not in told["comments"]] == []
     assert [key for key in written["payload"] if f"`{key}`" not in told["payload"]] == []
 
 

@@ -13,6 +13,7 @@ from reveille_heartbeat.domain.values import Requester, RequesterKind
 from reveille_heartbeat.usecases import promote_deferred
 from reveille_heartbeat.usecases.cancel_wakeups import Cancellation
 from reveille_heartbeat.usecases.known_wishes import Enqueued
+from reveille_heartbeat.usecases.loaded import load
 from reveille_runtime.ids import new_id
 from reveille_testkit.database import TestDatabase
 
@@ -133,7 +134,11 @@ async def test_under_a_hold_only_a_word_on_the_issue_gets_its_turn(desk: Desk) -
     assert (await desk.wakeup(silent.wakeup_id)).reason == Reason.ISSUE_TREE_HELD
     stored = await desk.wakeup(word.wakeup_id)
     assert stored.context["tree_hold_interaction"] is True
-    assert stored.comment_ids == (comment,)
+    async with desk.db.session() as tx:
+        loaded = await load(tx, stored.run_id or comment)
+    assert [(each.comment_id, each.body) for each in loaded.comments] == [
+        (comment, "What about this?")
+    ]
     await desk.begin(word.wakeup_id)
     await desk.end(word.wakeup_id)
     assert await desk.states([late]) == [QUEUED]

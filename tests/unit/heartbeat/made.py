@@ -7,6 +7,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 from uuid import UUID, uuid4
 
+from reveille_heartbeat.domain.discussion import Comment
 from reveille_heartbeat.domain.enqueue import Facts
 from reveille_heartbeat.domain.states import AgentState, IssueState, RunState, WakeupState
 from reveille_heartbeat.domain.targets import Target
@@ -174,6 +175,17 @@ RUN = Run(
 )
 TARGET = Target(AGENT)
 FACTS = Facts(now=NOW, suppressed=False, workspace=WORKSPACE, target=TARGET)
+
+
+COMMENT = Comment(
+    comment_id=UUID(int=7),
+    issue_id=ISSUE.issue_id,
+    workspace_id=SPACE,
+    author=Requester(RequesterKind.USER, "max"),
+    run_id=None,
+    body="What about this?",
+    created_at=NOW,
+)
 
 
 def wish(**changes: Any) -> Wish:

@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from reveille_heartbeat.domain.discussion import Comment
 from reveille_heartbeat.domain.values import Agent, Issue, Payload, Run, Wakeup
 
 
@@ -31,6 +32,7 @@ def build(
     body: bytes,
     body_path: str,
     joined: Sequence[Joined] = (),
+    comments: Sequence[Comment] = (),
 ) -> dict[str, Any]:
     """Put the document together; `body` is the payload's, wherever it came from."""
     return {
@@ -44,7 +46,11 @@ def build(
             "reason": wakeup.wake_reason,
             "title": wakeup.title,
             "prompt": prompt,
+            "task_key": wakeup.task_key,
+            "fresh_session": wakeup.fresh_session,
+            "notes": dict(wakeup.context),
         },
+        "comments": [_comment(each) for each in comments],
         "issue": None if issue is None else _issue(issue),
         "context": {
             "originator": wakeup.originator_user_id,
@@ -72,6 +78,16 @@ def build(
 def dump(document: Mapping[str, Any]) -> bytes:
     """Write the document; a lone surrogate in a sender's JSON stays an escape."""
     return json.dumps(document, ensure_ascii=True, indent=1).encode()
+
+
+def _comment(comment: Comment) -> dict[str, Any]:
+    return {
+        "comment_id": str(comment.comment_id),
+        "author_kind": comment.author.kind.value,
+        "author_id": comment.author.id,
+        "body": comment.body,
+        "create_time": comment.created_at.isoformat(),
+    }
 
 
 def _issue(issue: Issue) -> dict[str, Any]:

@@ -32,6 +32,7 @@ async def payload(context: RunContext, parts: Parts) -> None:
         body=body,
         body_path=str(spool.body) if files else "",
         joined=loaded.joined,
+        comments=loaded.comments,
     )
     if files:
         try:
