@@ -381,7 +381,7 @@ async def test_the_reasons_are_told_for_whatever_one_asks(idle: World) -> None:
     for what in (run.run_id, made.wakeup.wakeup_id, made.issue.issue_id, "manual:1"):
         findings = await told(what)
         assert {"wakeup", "agent_run"} <= {each.subject for each in findings}
-        assert any("waits for a slot" in each.text for each in findings)
+        assert any("waits for its turn" in each.text for each in findings)
     (skipped,) = await told("webhook:2")
     assert (skipped.state, skipped.reason) == ("skipped", "agent_not_found")
     (cancelled,) = await told("webhook:3")

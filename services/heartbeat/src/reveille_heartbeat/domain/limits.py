@@ -22,6 +22,14 @@ LONGEST_PAUSE = timedelta(minutes=30)
 
 
 @dataclass(frozen=True, slots=True)
+class RunLimits:
+    """How many runs may be at work at once, in a workspace and in all; None is no limit."""
+
+    workspace: int | None = None
+    everywhere: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class PastRun:
     """A run that has ended, as far as it tells whether another one is worth it."""
 

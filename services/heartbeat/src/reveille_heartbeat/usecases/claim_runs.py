@@ -7,10 +7,11 @@ from datetime import timedelta
 from uuid import UUID
 
 from reveille_heartbeat.crash_points import CLAIM_AFTER_COMMIT, CLAIM_BEFORE_COMMIT
+from reveille_heartbeat.domain.limits import RunLimits
 from reveille_heartbeat.domain.places import Executor
 from reveille_heartbeat.store.queries import Q
 from reveille_heartbeat.usecases import channels
-from reveille_heartbeat.usecases.claiming import ClaimBatch, Claimed, Limits
+from reveille_heartbeat.usecases.claiming import ClaimBatch, Claimed
 from reveille_heartbeat.usecases.loaded import Loaded
 from reveille_heartbeat.usecases.promote_deferred import Promotion
 from reveille_runtime.crash import crash_point
@@ -31,7 +32,7 @@ class ClaimRuns:
         notifier: Notifier,
         promotion: Promotion,
         new_token: Callable[[], UUID],
-        limits: Limits = Limits(),  # noqa: B008 (a value, and it is frozen)
+        limits: RunLimits = RunLimits(),  # noqa: B008 (a value, and it is frozen)
     ) -> None:
         self._db = db
         self._executor = executor

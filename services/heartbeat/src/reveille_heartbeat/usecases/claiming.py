@@ -10,7 +10,7 @@ from uuid import UUID
 import asyncpg
 
 from reveille_heartbeat.domain.gates import refusal_of
-from reveille_heartbeat.domain.limits import has_daily_cap, over_daily_cap
+from reveille_heartbeat.domain.limits import RunLimits, has_daily_cap, over_daily_cap
 from reveille_heartbeat.domain.places import Executor
 from reveille_heartbeat.domain.queue import Candidate, Slots, select
 from reveille_heartbeat.domain.values import Agent, Issue, Refusal, Run, Wakeup
@@ -32,14 +32,6 @@ _ANY = 1_000_000
 
 
 @dataclass(frozen=True, slots=True)
-class Limits:
-    """How many runs may be at work at once; None is no limit."""
-
-    workspace: int | None = None
-    everywhere: int | None = None
-
-
-@dataclass(frozen=True, slots=True)
 class Claimed:
     """What a batch did: runs to begin, whole, and how many it ended instead."""
 
@@ -57,7 +49,7 @@ class ClaimBatch:
         lease: timedelta,
         promotion: Promotion,
         new_token: Callable[[], UUID],
-        limits: Limits,
+        limits: RunLimits,
     ) -> None:
         self._tx = tx
         self._executor = executor

@@ -9,6 +9,7 @@ from reveille.webhook.v1.delivery_service_pb2_grpc import DeliveryServiceStub
 from reveille_heartbeat.adapters.contract import Limits
 from reveille_heartbeat.adapters.spool import SpoolRoot
 from reveille_heartbeat.config import Settings
+from reveille_heartbeat.domain.limits import RunLimits
 from reveille_heartbeat.domain.places import Executor
 from reveille_heartbeat.pipeline.bodies import DeliveryBodies
 from reveille_heartbeat.pipeline.context import Parts
@@ -20,7 +21,6 @@ from reveille_heartbeat.usecases.agent_signs import AgentSigns
 from reveille_heartbeat.usecases.agent_statuses import AgentStatuses
 from reveille_heartbeat.usecases.agent_words import AgentWords
 from reveille_heartbeat.usecases.claim_runs import ClaimRuns
-from reveille_heartbeat.usecases.claiming import Limits as RunLimits
 from reveille_heartbeat.usecases.enforce_deadlines import EnforceDeadlines
 from reveille_heartbeat.usecases.finishing import Finisher
 from reveille_heartbeat.usecases.held_run import HeldRun

@@ -12,6 +12,7 @@ from reveille.heartbeat.v1.workspace_replica_service_pb2_grpc import (
     add_WorkspaceReplicaServiceServicer_to_server,
 )
 from reveille_heartbeat.config import Settings
+from reveille_heartbeat.domain.limits import RunLimits
 from reveille_heartbeat.rpc.agents import AgentServicer
 from reveille_heartbeat.rpc.events import EventServicer
 from reveille_heartbeat.rpc.issues import IssueServicer
@@ -31,6 +32,7 @@ from reveille_heartbeat.usecases.create_issue import CreateIssue
 from reveille_heartbeat.usecases.delete_issue import DeleteIssue
 from reveille_heartbeat.usecases.enqueue_wakeups import EnqueueWakeups
 from reveille_heartbeat.usecases.explain import Explain
+from reveille_heartbeat.usecases.explaining import Setting
 from reveille_heartbeat.usecases.hold_trees import HoldTrees
 from reveille_heartbeat.usecases.move_agent import MoveAgent
 from reveille_heartbeat.usecases.projects import Projects
@@ -113,7 +115,10 @@ def serve(app: App[Settings], basics: Basics, bus: HintBus) -> None:
         add_EventServiceServicer_to_server,
         EventServicer(database, lambda: bus.event(channels.FEED), server.draining),
     )
-    server.add(add_ExplainServiceServicer_to_server, ExplainServicer(Explain(database)))
+    settings = basics.settings
+    limits = RunLimits(settings.workspace_run_limit or None, settings.global_run_limit or None)
+    explain = Explain(database, Setting(settings.scheduling_suppressed, limits))
+    server.add(add_ExplainServiceServicer_to_server, ExplainServicer(explain))
 
 
 def issue_servicer(basics: Basics) -> IssueServicer:
