@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 from collections import Counter
-from collections.abc import AsyncIterator
+from typing import Any
 
 import pytest
 from tests.integration.webhook.conftest import Gateway, Stage
@@ -13,7 +12,7 @@ from tests.integration.webhook.peer import FakeAutopilot, run_of
 
 from reveille.autopilot.v1 import dispatch_service_pb2 as pb
 from reveille.common.v1 import reason_pb2
-from reveille_runtime.db import Tx
+from reveille_webhook.store import deliveries
 
 BODY = b'{"action":"opened"}'
 
@@ -180,17 +179,16 @@ async def test_an_insert_that_was_committed_unheard_is_no_copy_of_itself(
 ) -> None:
     """The database stored the batch, but the connection broke before it could say so."""
     hook = await gateway.hook()
-    original, broken = gateway.database.transaction, asyncio.Event()
+    original, broken = deliveries.insert, asyncio.Event()
 
-    @contextlib.asynccontextmanager
-    async def breaking() -> AsyncIterator[Tx]:
-        async with original() as tx:
-            yield tx
+    async def breaking(*arguments: Any) -> Any:
+        stored = await original(*arguments)
         if not broken.is_set():
             broken.set()
             raise ConnectionResetError
+        return stored
 
-    monkeypatch.setattr(gateway.database, "transaction", breaking)
+    monkeypatch.setattr(deliveries, "insert", breaking)
     answers = await asyncio.gather(
         *(gateway.post(hook, BODY, delivery=f"d-{number}") for number in range(count))
     )

@@ -116,7 +116,7 @@ async def test_hot_statements_read_what_they_need(
     }
     assert indexes["expired"] == {"deliveries_leased"}
     assert indexes["copies"] & {"deliveries_live_key", "deliveries_by_key"}
-    assert indexes["tokens"] == {"endpoints_token", "endpoints_previous_token"}
+    assert {"endpoints_token", "endpoints_previous_token"} <= indexes["tokens"]
     assert indexes["page"] <= {"deliveries_by_workspace", "deliveries_by_endpoint"}
 
 

@@ -138,8 +138,9 @@ def running_stack(
     compose_file: Path | None = None,
     listener: Listener | None = None,
     expect_ready: Callable[[str], bool] = lambda _: True,
+    durable: bool = False,
 ) -> Iterator[TestStack]:
-    """Run the stack in `data_dir` while the block lasts.
+    """Run the stack in `data_dir` while the block lasts; `durable` as production is, or quick.
 
     `environment` is by service or replica name, `*` for all. `otlp_endpoint` is where the processes
     send their telemetry. Processes for which `expect_ready` is false may end while starting.
@@ -161,7 +162,7 @@ def running_stack(
             free_ports=True,
             scale=scale or {},
             environment=settings,
-            durable=False,
+            durable=durable,
         ),
         listener,
     )

@@ -89,7 +89,11 @@ class Settings(ServiceSettings):
         default=0.8, gt=0, description="seconds after which a stored delivery is answered as queued"
     )
     worker_interval: float = Field(default=1.0, gt=0, description="seconds between two idle claims")
-    worker_capacity: int = Field(default=400, ge=1, description="deliveries dispatched at once")
+    worker_capacity: int = Field(
+        default=400,
+        ge=0,
+        description="deliveries dispatched at once; 0 for a replica that only takes requests",
+    )
     lease_renewal: float = Field(
         default=10.0, gt=0, description="seconds between renewals of all leases of this process"
     )

@@ -18,6 +18,17 @@ Q = load_queries(__package__, "endpoints.sql")
 
 
 @dataclass(frozen=True, slots=True)
+class SealedSecret:
+    """A signing secret as it rests."""
+
+    id: UUID
+    endpoint_id: UUID
+    sealed: bytes
+    live: bool
+    used_lately: bool
+
+
+@dataclass(frozen=True, slots=True)
 class FoundEndpoint:
     """A live endpoint that a token led to."""
 
@@ -28,6 +39,7 @@ class FoundEndpoint:
     options: Options
     tripped: bool
     now: datetime
+    secrets: tuple[SealedSecret, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,17 +49,6 @@ class OtherSealed:
     id: UUID
     endpoint_id: UUID
     sealed: bytes
-
-
-@dataclass(frozen=True, slots=True)
-class SealedSecret:
-    """A signing secret as it rests."""
-
-    id: UUID
-    endpoint_id: UUID
-    sealed: bytes
-    live: bool
-    used_lately: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +72,16 @@ class ExplainedEndpoint:
 
 
 async def find(tx: Tx, hashes: Collection[bytes]) -> dict[bytes, FoundEndpoint]:
-    """Find live endpoints by the hashes of their tokens."""
+    """Find live endpoints by the hashes of their tokens, each with its secrets, oldest first."""
+    rows = await tx.fetch(Q["find_endpoints"], list(hashes))
+    secrets: dict[bytes, list[SealedSecret]] = {row["sha256"]: [] for row in rows}
+    for row in rows:
+        if row["secret_id"] is not None:
+            secrets[row["sha256"]].append(
+                SealedSecret(
+                    row["secret_id"], row["id"], row["sealed"], row["live"], row["used_lately"]
+                )
+            )
     return {
         row["sha256"]: FoundEndpoint(
             id=row["id"],
@@ -81,8 +91,9 @@ async def find(tx: Tx, hashes: Collection[bytes]) -> dict[bytes, FoundEndpoint]:
             options=_options(row),
             tripped=row["tripped_at"] is not None,
             now=row["moment"],
+            secrets=tuple(secrets[row["sha256"]]),
         )
-        for row in await tx.fetch(Q["find_endpoints"], list(hashes))
+        for row in rows
     }
 
 
@@ -114,14 +125,6 @@ async def other_secrets(
     return [
         OtherSealed(row["id"], row["endpoint_id"], row["sealed"])
         for row in await tx.fetch(Q["other_secrets"], endpoint_id, workspace_id, limit)
-    ]
-
-
-async def secrets_of(tx: Tx, endpoint_ids: Collection[UUID]) -> list[SealedSecret]:
-    """Read the secrets of some endpoints, oldest first."""
-    return [
-        SealedSecret(row["id"], row["endpoint_id"], row["sealed"], row["live"], row["used_lately"])
-        for row in await tx.fetch(Q["secrets_of_endpoints"], list(endpoint_ids))
     ]
 
 

@@ -1,38 +1,31 @@
 -- name: find_endpoints
--- The live endpoints that tokens lead to; a token before the last one counts while its grace lasts.
+-- The live endpoints that tokens lead to, a row for each of their secrets; a token before the last
+-- one counts while its grace lasts. An expired secret still tells that a signature is demanded.
 -- $1 hashes of tokens
-SELECT asked.sha256, e.id, e.workspace_id, e.provider, e.max_body_bytes, e.generic,
+SELECT found.sha256, e.id, e.workspace_id, e.provider, e.max_body_bytes, e.generic,
        e.refuses_copies, e.rate_per_minute, e.hourly_budget, e.lane_path, e.excluded_senders,
-       e.own_markers, e.tripped_at, t.moment
+       e.own_markers, e.tripped_at, t.moment, s.id AS secret_id, s.sealed,
+       s.expires_at IS NULL OR s.expires_at > t.moment AS live,
+       coalesce(s.last_used_at >= date_trunc('minute', t.moment), false) AS used_lately
 FROM (SELECT clock() AS moment) AS t,
-     unnest($1::bytea[]) AS asked (sha256)
-JOIN endpoints AS e ON e.token_sha256 = asked.sha256
+     (SELECT asked.sha256, e.id
+      FROM unnest($1::bytea[]) AS asked (sha256)
+      JOIN endpoints AS e ON e.token_sha256 = asked.sha256
+      UNION ALL
+      SELECT asked.sha256, e.id
+      FROM unnest($1::bytea[]) AS asked (sha256)
+      JOIN endpoints AS e ON e.previous_token_sha256 = asked.sha256
+      WHERE e.previous_token_expires_at > (SELECT clock())) AS found
+JOIN endpoints AS e ON e.id = found.id
+LEFT JOIN endpoint_secrets AS s ON s.endpoint_id = e.id
 WHERE e.deleted_at IS NULL AND (e.disowned_until IS NULL OR e.disowned_until <= t.moment)
-UNION ALL
-SELECT asked.sha256, e.id, e.workspace_id, e.provider, e.max_body_bytes, e.generic,
-       e.refuses_copies, e.rate_per_minute, e.hourly_budget, e.lane_path, e.excluded_senders,
-       e.own_markers, e.tripped_at, t.moment
-FROM (SELECT clock() AS moment) AS t,
-     unnest($1::bytea[]) AS asked (sha256)
-JOIN endpoints AS e ON e.previous_token_sha256 = asked.sha256
-WHERE e.deleted_at IS NULL AND e.previous_token_expires_at > t.moment
-  AND (e.disowned_until IS NULL OR e.disowned_until <= t.moment);
+ORDER BY s.created_at, s.id;
 
 -- name: disown
 -- Endpoints that autopilot does not know: for a while they are as if they were not there.
 -- $1 ids, $2 how long
 UPDATE endpoints SET disowned_until = clock() + $2::interval
 WHERE id = ANY ($1::uuid[]);
-
--- name: secrets_of_endpoints
--- All signing secrets of some endpoints; an expired one still tells that a signature is demanded.
--- $1 endpoint ids
-SELECT s.endpoint_id, s.id, s.sealed,
-       s.expires_at IS NULL OR s.expires_at > t.moment AS live,
-       coalesce(s.last_used_at >= date_trunc('minute', t.moment), false) AS used_lately
-FROM endpoint_secrets AS s, (SELECT clock() AS moment) AS t
-WHERE s.endpoint_id = ANY ($1::uuid[])
-ORDER BY s.created_at, s.id;
 
 -- name: touch_secrets
 -- Notes that secrets verified something, to the minute; one that another request is just noting

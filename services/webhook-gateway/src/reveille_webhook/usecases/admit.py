@@ -8,7 +8,7 @@ from uuid import UUID
 from reveille_runtime import logs
 from reveille_runtime.batcher import Batcher
 from reveille_runtime.crash import crash_point
-from reveille_runtime.db import Database, Tx, retrying_transaction
+from reveille_runtime.db import Database
 from reveille_runtime.errors import ResourceExhausted
 from reveille_webhook import crash_points
 from reveille_webhook.domain.delivery import Admission, Facts
@@ -43,7 +43,7 @@ class Admit:
     def __init__(self, database: Database, autopilot: Autopilot) -> None:
         self._database = database
         self._autopilot = autopilot
-        self._asks: Batcher[_Ask, Admission] = Batcher("admissions", self._run, max_in_flight=8)
+        self._asks: Batcher[_Ask, Admission] = Batcher("admissions", self._run, max_in_flight=3)
 
     async def for_request(
         self, facts: Facts, timeout: float, *, answers_with: int | None
@@ -84,12 +84,9 @@ class Admit:
         if not judged:
             return
         rows = sorted(judged.values(), key=lambda each: each.delivery_id)
-
-        async def write(tx: Tx) -> int:
-            return await deliveries.record(tx, rows)
-
         try:
-            await retrying_transaction(self._database, write)
+            async with self._database.session() as tx:
+                await deliveries.record(tx, rows)
         except Exception as error:  # noqa: BLE001 - the answer stands, and the worker writes it
             _log.warning(
                 "Judgements were not written; the worker will ask again.",

@@ -33,7 +33,9 @@ class FindEndpoint:
     def __init__(self, database: Database, sealer: Sealer) -> None:
         self._database = database
         self._sealer = sealer
-        self._lookups: Batcher[bytes, OpenEndpoint | None] = Batcher("tokens", self._find)
+        self._lookups: Batcher[bytes, OpenEndpoint | None] = Batcher(
+            "tokens", self._find, max_in_flight=2
+        )
 
     async def __call__(self, token: str) -> OpenEndpoint | None:
         """Give the endpoint, or None.
@@ -56,12 +58,11 @@ class FindEndpoint:
     async def _find(self, hashes: Sequence[bytes]) -> list[OpenEndpoint | None]:
         async with self._database.session() as tx:
             found = await endpoints.find(tx, set(hashes))
-            secrets = await endpoints.secrets_of(tx, {each.id for each in found.values()})
-        opened = {digest: self._open(each, secrets) for digest, each in found.items()}
+        opened = {digest: self._open(each) for digest, each in found.items()}
         return [opened.get(digest) for digest in hashes]
 
-    def _open(self, found: FoundEndpoint, secrets: Sequence[SealedSecret]) -> OpenEndpoint:
-        own = [each for each in secrets if each.endpoint_id == found.id]
+    def _open(self, found: FoundEndpoint) -> OpenEndpoint:
+        own = found.secrets
         values = ((each, self._value(each)) for each in own if each.live)
         return OpenEndpoint(
             id=found.id,

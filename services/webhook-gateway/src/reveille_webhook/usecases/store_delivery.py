@@ -41,7 +41,7 @@ class StoreDelivery:
         self._database = database
         self._grace = grace
         self._batcher: Batcher[NewDelivery, Known] = Batcher(
-            "deliveries", self._store, size=lambda each: len(each.body)
+            "deliveries", self._store, max_in_flight=2, size=lambda each: len(each.body)
         )
 
     async def __call__(self, delivery: NewDelivery, timeout: float) -> Known:
@@ -56,7 +56,8 @@ class StoreDelivery:
     async def _store(self, batch: Sequence[NewDelivery]) -> list[Known | Exception]:
         groups = _sorted(batch)
         crash_point(crash_points.BEFORE_STORE)
-        async with self._database.transaction() as tx:
+        # Each statement commits by itself: what a death leaves uncounted is sent again.
+        async with self._database.session() as tx:
             known = await self._insert(tx, groups)
         crash_point(crash_points.AFTER_STORE)
         return [known.get(each.id, _contended()) for each in batch]

@@ -38,6 +38,8 @@ class Dispatcher:
     async def step(self) -> float | None:
         """Claim one batch; 0 means that there may be more right now."""
         limit = min(_BATCH, self._capacity - len(self._scope))
+        if not self._capacity:
+            return None
         if limit <= 0:
             return _FULL
         since = self._keeper.now()
