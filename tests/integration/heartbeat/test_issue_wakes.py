@@ -226,6 +226,30 @@ async def test_two_blockers_done_at_once_wake_their_dependent_once(
     assert (await desk.reasons(waits.issue_id))[1:] == [("issue_blockers_resolved", "queued")]
 
 
+async def test_what_is_tied_while_its_blocker_ends_is_not_forgotten(
+    desk: Desk, database: TestDatabase
+) -> None:
+    (ann,) = await desk.agents("ann")
+    blocker = await desk.create()
+    waits = await desk.create(assignee_agent_id=ann.agent_id)
+    await desk.end(await desk.begin(waits.issue_id))
+    other = await database.connect("reveille_heartbeat_app")
+    async with other.transaction():
+        await other.execute(
+            "SELECT FROM issues WHERE issue_id = $1 FOR NO KEY UPDATE", UUID(blocker.issue_id)
+        )
+        move = asyncio.ensure_future(desk.update(blocker.issue_id, status=DONE))
+        await blocked_writers(desk.rows, 1)
+        # The move has looked around, and waits; it has to look again.
+        await other.execute(
+            "INSERT INTO issue_relations (issue_id, blocker_issue_id) VALUES ($1, $2)",
+            UUID(waits.issue_id),
+            UUID(blocker.issue_id),
+        )
+    await move
+    assert (await desk.reasons(waits.issue_id))[1:] == [("issue_blockers_resolved", "queued")]
+
+
 async def test_a_parent_is_told_when_the_last_part_has_ended(desk: Desk) -> None:
     (ann,) = await desk.agents("ann")
     parent = await desk.create(assignee_agent_id=ann.agent_id)

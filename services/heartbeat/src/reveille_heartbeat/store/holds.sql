@@ -76,12 +76,12 @@ UPDATE issue_tree_hold_members SET skip_reason = 'changed_after_cancel'
 WHERE hold_id = $1 AND issue_id = ANY($2::uuid[]);
 
 -- name: unsettled_with_work
--- The wakes of an issue that have not ended, and whether an attempt is at work. $1 issue
+-- The wakes of issues that have not ended, and whether an attempt is at work. $1 issues
 SELECT w.wakeup_id, w.wake_reason, EXISTS (
         SELECT FROM runs r WHERE r.run_id = w.run_id AND r.occupied
     ) AS at_work
 FROM wakeup_requests w
-WHERE w.issue_id = $1 AND w.finished_at IS NULL AND w.state <> 'coalesced'
+WHERE w.issue_id = ANY($1::uuid[]) AND w.finished_at IS NULL AND w.state <> 'coalesced'
 ORDER BY w.wakeup_id;
 
 -- name: wakes_swallowed

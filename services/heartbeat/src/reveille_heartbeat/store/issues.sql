@@ -39,10 +39,11 @@ JOIN issues i ON i.identifier = n.identifier AND i.workspace_id = n.workspace_id
 WHERE i.deleted_at IS NULL;
 
 -- name: issues_of_identifier
--- The issues of one identifier, one per workspace at most. $1 identifier, $2 workspace (null: all)
-SELECT issue_id, workspace_id FROM issues
-WHERE identifier = $1 AND ($2::uuid IS NULL OR workspace_id = $2) AND deleted_at IS NULL
-LIMIT 100;
+-- The issues of one identifier, one per workspace at most; two are one too many. $1 identifier,
+-- $2 workspaces (null: all)
+SELECT issue_id FROM issues
+WHERE identifier = $1 AND ($2::uuid[] IS NULL OR workspace_id = ANY($2)) AND deleted_at IS NULL
+LIMIT 2;
 
 -- name: lock_issues
 -- Whoever places, claims, moves or ends work on an issue does it alone. $1 ids

@@ -125,7 +125,7 @@ class HoldTrees:
             raise FailedPrecondition("WRONG_STATE", f"issue {root.identifier} has a hold already")
         over = await holds_over(tx, [each.issue.issue_id for each in tree])
         row = await _insert(tx, root, new, actor)
-        members, changes, cancelled = [], [], 0
+        members, changes = [], []
         for placed in tree:
             member = member_found(placed, new.mode, over.get(placed.issue.issue_id))
             if member.status_after is not member.status_before:
@@ -134,9 +134,9 @@ class HoldTrees:
                     raise AssertionError("the lock is held and the move was judged")
                 changes.append((placed.issue, moved))
                 member = replace(member, ended_at=moved.ended_at)
-            if not member.skip_reason:
-                cancelled += await _stop(tx, placed.issue, new, ended)
             members.append(member)
+        taken = [each.issue_id for each in members if not each.skip_reason]
+        cancelled = await _stop(tx, taken, new, ended)
         await _insert_members(tx, new.hold_id, members)
         await self._consequences.follow(tx, changes, author_of_actor(actor), ended)
         await feed.append(tx, [events.tree_held(root, new.hold_id, new.mode.value)])
@@ -183,12 +183,12 @@ class HoldTrees:
         await self._consequences.restored(tx, swallowed, author_of_actor(actor))
 
 
-async def _stop(tx: Tx, issue: Issue, new: NewHold, ended: Ended) -> int:
-    """Cancel what waits for an issue and what works on it, as far as the hold says so.
+async def _stop(tx: Tx, issue_ids: list[UUID], new: NewHold, ended: Ended) -> int:
+    """Cancel what waits for issues and what works on them, as far as the hold says so.
 
     What somebody said waits on: it may pass a pause, and its claim decides that.
     """
-    rows = await tx.fetch(Q["unsettled_with_work"], issue.issue_id)
+    rows = await tx.fetch(Q["unsettled_with_work"], issue_ids)
     pause = new.mode is HoldMode.PAUSE
     reason = Reason.ISSUE_TREE_HELD if pause else Reason.ISSUE_CANCELLED
     message = f"its tree was held: {new.reason}" if new.reason else "its tree was held"
