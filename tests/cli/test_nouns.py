@@ -60,6 +60,19 @@ CASES = [
     ),
     Case(f"workspaces get {W1}", WORKSPACES, "GetWorkspace", {"workspace_id": W1}),
     Case(
+        f"workspaces update {W1} --status archived --etag w1",
+        WORKSPACES,
+        "UpdateWorkspace",
+        {
+            "workspace": {
+                "workspace_id": W1,
+                "status": "WORKSPACE_STATUS_ARCHIVED",
+                "etag": "w1",
+            },
+            "update_mask": "status",
+        },
+    ),
+    Case(
         f"members add bob --role admin -w {W1}",
         WORKSPACES,
         "AddMember",

@@ -32,6 +32,7 @@ from reveille.autopilot.v1 import autopilot_service_pb2 as pb
 from reveille.autopilot.v1 import run_pb2
 from reveille.autopilot.v1 import workspace_service_pb2 as workspace_pb
 from reveille.common.v1.access_pb2 import ROLE_ADMIN, ROLE_MEMBER, ROLE_OWNER
+from reveille.heartbeat.v1 import workspace_replica_service_pb2 as replica_pb
 
 Rows: TypeAlias = "asyncpg.Connection[asyncpg.Record]"
 WEAK = grpc.StatusCode.PERMISSION_DENIED, "ROLE_TOO_WEAK"
@@ -276,3 +277,26 @@ async def test_a_workspace_is_changed_by_its_managers_and_heartbeat_hears_of_it(
     request.workspace.default_responsible_user_id = STRANGER
     async with refused(grpc.StatusCode.INVALID_ARGUMENT, "INVALID_FIELD"):
         await admin.UpdateWorkspace(request)
+
+
+async def test_work_in_a_workspace_is_paused_for_a_while_and_archived_for_good(
+    service: Service, world: World, workspace_id: UUID
+) -> None:
+    admin = service.workspaces(ADMIN, operator=False)
+    read = workspace_pb.GetWorkspaceRequest(workspace_id=str(workspace_id))
+
+    async def move(status: workspace_pb.WorkspaceStatus.ValueType) -> int:
+        workspace = (await admin.GetWorkspace(read)).workspace
+        workspace.status = status
+        request = workspace_pb.UpdateWorkspaceRequest(workspace=workspace)
+        request.update_mask.paths.append("status")
+        assert (await admin.UpdateWorkspace(request)).workspace.status == status
+        return world.workspaces[str(workspace_id)].status
+
+    assert await move(workspace_pb.WORKSPACE_STATUS_PAUSED) == replica_pb.WORKSPACE_STATUS_PAUSED
+    assert await move(workspace_pb.WORKSPACE_STATUS_ACTIVE) == replica_pb.WORKSPACE_STATUS_ACTIVE
+    archived = replica_pb.WORKSPACE_STATUS_ARCHIVED
+    assert await move(workspace_pb.WORKSPACE_STATUS_ARCHIVED) == archived
+    async with refused(grpc.StatusCode.FAILED_PRECONDITION, "WRONG_STATE"):
+        await move(workspace_pb.WORKSPACE_STATUS_ACTIVE)
+    assert world.workspaces[str(workspace_id)].status == archived

@@ -91,6 +91,11 @@ NOUN = Noun(
                     "Who answers where nobody else can be named.",
                     flag="--responsible",
                 ),
+                Param(
+                    "workspace.status",
+                    "Whether work goes on in it; archived is for good.",
+                    flag="--status",
+                ),
                 Param("workspace.etag", ETAG.help, flag="--etag"),
             ),
             shows="workspace",

@@ -20,6 +20,7 @@ from reveille_autopilot.domain.states import (
     RunSource,
     RunState,
     TriggerKind,
+    WorkspaceStatus,
 )
 
 
@@ -54,6 +55,7 @@ class Workspace:
     attribution_fail_closed: bool
     default_responsible_user_id: str
     quota: Quota
+    status: WorkspaceStatus
     revision: int
     created_at: datetime
 

@@ -72,6 +72,14 @@ class AutopilotStatus(StrEnum):
     ARCHIVED = "archived"
 
 
+class WorkspaceStatus(StrEnum):
+    """Whether work goes on in a workspace."""
+
+    ACTIVE = "active"
+    PAUSED = "paused"
+    ARCHIVED = "archived"
+
+
 class OverlapPolicy(StrEnum):
     """What becomes of an occurrence while an earlier run has no outcome yet."""
 

@@ -15,7 +15,13 @@ from reveille_autopilot.domain.models import Quota
 from reveille_autopilot.domain.states import QuotaAction, QuotaPeriod
 from reveille_autopilot.domain.template import MAX_TITLE
 from reveille_autopilot.rpc import parse
-from reveille_autopilot.usecases.messages import MODES, POLICIES, QUOTA_ACTIONS, QUOTA_PERIODS
+from reveille_autopilot.usecases.messages import (
+    MODES,
+    POLICIES,
+    QUOTA_ACTIONS,
+    QUOTA_PERIODS,
+    WORKSPACE_STATUSES,
+)
 from reveille_autopilot.usecases.workspaces import WorkspaceEdit
 from reveille_runtime.masks import read_mask
 from reveille_runtime.validation import Violations
@@ -125,6 +131,11 @@ _WORKSPACE: Mapping[str, Reader] = {
         maximum=parse.MAX_USER_ID,
     ),
     "quota": _quota,
+    "status": lambda found, given: found.enum(
+        "workspace.status",
+        given.status or workspace_pb.WORKSPACE_STATUS_ACTIVE,
+        WORKSPACE_STATUSES,
+    ),
 }
 
 

@@ -30,6 +30,7 @@ from reveille_autopilot.domain.states import (
     RunSource,
     RunState,
     TriggerKind,
+    WorkspaceStatus,
 )
 from reveille_autopilot.domain.versions import RuleVersion
 
@@ -55,6 +56,7 @@ def workspace(row: Row) -> Workspace:
         attribution_fail_closed=row["attribution_fail_closed"],
         default_responsible_user_id=row["default_responsible_user_id"],
         quota=quota(row),
+        status=WorkspaceStatus(row["status"]),
         revision=row["revision"],
         created_at=row["created_at"],
     )

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from uuid import UUID
 
 from reveille_autopilot.domain.models import Member, Workspace
-from reveille_autopilot.domain.states import MemberRole
+from reveille_autopilot.domain.states import MemberRole, WorkspaceStatus
 from reveille_autopilot.store import rows
 from reveille_runtime.db import Tx
 from reveille_runtime.lockorder import Level, LockOrder
@@ -25,6 +25,7 @@ class WorkspaceState:
     revision: int
     issue_prefix: str
     default_responsible_user_id: str
+    status: WorkspaceStatus
 
 
 async def insert(
@@ -61,6 +62,7 @@ async def update(tx: Tx, before: Workspace, after: Workspace) -> Workspace | Non
         after.quota.action.value,
         after.quota.limit,
         after.quota.period.value,
+        after.status.value,
     )
     return None if row is None else rows.workspace(row)
 
@@ -125,4 +127,5 @@ def _state(row: rows.Row) -> WorkspaceState:
         row["revision"],
         row["issue_prefix"],
         row["default_responsible_user_id"],
+        WorkspaceStatus(row["status"]),
     )

@@ -5,19 +5,19 @@ INSERT INTO workspaces
     (id, name, issue_prefix, attribution_fail_closed, default_responsible_user_id)
 VALUES ($1, $2, $3, $4, $5)
 RETURNING id, name, issue_prefix, attribution_fail_closed, default_responsible_user_id,
-    quota_action, quota_limit, quota_period, revision, created_at;
+    quota_action, quota_limit, quota_period, status, revision, created_at;
 
 -- name: get_workspace
 -- One workspace. $1 id
 SELECT id, name, issue_prefix, attribution_fail_closed, default_responsible_user_id,
-    quota_action, quota_limit, quota_period, revision, created_at
+    quota_action, quota_limit, quota_period, status, revision, created_at
 FROM workspaces
 WHERE id = $1;
 
 -- name: lock_workspaces
 -- Edits of a workspace, and of who owns it, follow each other. $1 ids
 SELECT id, name, issue_prefix, attribution_fail_closed, default_responsible_user_id,
-    quota_action, quota_limit, quota_period, revision, created_at
+    quota_action, quota_limit, quota_period, status, revision, created_at
 FROM workspaces
 WHERE id = ANY($1::uuid[])
 ORDER BY id
@@ -26,19 +26,19 @@ FOR NO KEY UPDATE;
 -- name: update_workspace
 -- An edit, already locked; the revision read under the lock guards against a lost lock.
 -- $1 id, $2 the revision before, $3 name, $4 attribution_fail_closed,
--- $5 default_responsible_user_id, $6 quota_action, $7 quota_limit, $8 quota_period
+-- $5 default_responsible_user_id, $6 quota_action, $7 quota_limit, $8 quota_period, $9 status
 UPDATE workspaces
 SET name = $3, attribution_fail_closed = $4, default_responsible_user_id = $5, quota_action = $6,
-    quota_limit = $7, quota_period = $8, revision = revision + 1
+    quota_limit = $7, quota_period = $8, status = $9, revision = revision + 1
 WHERE id = $1 AND revision = $2
 RETURNING id, name, issue_prefix, attribution_fail_closed, default_responsible_user_id,
-    quota_action, quota_limit, quota_period, revision, created_at;
+    quota_action, quota_limit, quota_period, status, revision, created_at;
 
 -- name: list_workspaces
 -- Newest first; a user sees those with a membership row, others see all.
 -- $1 user_id or null for all, $2 before id or null, $3 limit
 SELECT w.id, w.name, w.issue_prefix, w.attribution_fail_closed, w.default_responsible_user_id,
-    w.quota_action, w.quota_limit, w.quota_period, w.revision, w.created_at
+    w.quota_action, w.quota_limit, w.quota_period, w.status, w.revision, w.created_at
 FROM workspaces w
 WHERE ($1::text IS NULL
         OR EXISTS (SELECT 1 FROM members m WHERE m.workspace_id = w.id AND m.user_id = $1))
@@ -67,7 +67,7 @@ LIMIT $3;
 
 -- name: unsynced_workspaces
 -- What heartbeat has not confirmed in its present form. $1 after this id, $2 limit
-SELECT id, issue_prefix, default_responsible_user_id, revision
+SELECT id, issue_prefix, default_responsible_user_id, status, revision
 FROM workspaces
 WHERE revision <> synced_revision AND id > $1
 ORDER BY id
@@ -75,7 +75,7 @@ LIMIT $2;
 
 -- name: unsynced_workspaces_of
 -- The same for some of them. $1 ids
-SELECT id, issue_prefix, default_responsible_user_id, revision
+SELECT id, issue_prefix, default_responsible_user_id, status, revision
 FROM workspaces
 WHERE revision <> synced_revision AND id = ANY($1::uuid[]);
 

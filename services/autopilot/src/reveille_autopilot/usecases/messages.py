@@ -37,6 +37,7 @@ from reveille_autopilot.domain.states import (
     RunSource,
     RunState,
     TriggerKind,
+    WorkspaceStatus,
 )
 from reveille_autopilot.domain.versions import RuleVersion
 from reveille_cron import CronError, Schedule, parse, zone
@@ -68,6 +69,10 @@ QUOTA_ACTIONS: Mapping[int, QuotaAction] = {
 QUOTA_PERIODS: Mapping[int, QuotaPeriod] = {
     workspace_pb.QuotaPeriod.Value(f"QUOTA_PERIOD_{period.name}"): period for period in QuotaPeriod
 }
+WORKSPACE_STATUSES: Mapping[int, WorkspaceStatus] = {
+    workspace_pb.WorkspaceStatus.Value(f"WORKSPACE_STATUS_{status.name}"): status
+    for status in WorkspaceStatus
+}
 RUN_STATES: Mapping[int, RunState] = {
     run_pb.RunState.Value(f"RUN_STATE_{state.name}"): state for state in RunState
 }
@@ -81,6 +86,7 @@ def workspace(value: Workspace) -> workspace_pb.Workspace:
         issue_prefix=value.issue_prefix,
         attribution_fail_closed=value.attribution_fail_closed,
         quota=_quota(value.quota),
+        status=workspace_status(value.status),
         default_responsible_user_id=value.default_responsible_user_id,
         etag=value.etag,
         create_time=to_timestamp(value.created_at),
@@ -249,6 +255,11 @@ def run_state(value: RunState) -> run_pb.RunState.ValueType:
 def trigger_kind(value: TriggerKind) -> rule_pb.TriggerKind.ValueType:
     """Show what a trigger listens to."""
     return rule_pb.TriggerKind.Value(f"TRIGGER_KIND_{value.name}")
+
+
+def workspace_status(value: WorkspaceStatus) -> workspace_pb.WorkspaceStatus.ValueType:
+    """Show whether work goes on in a workspace."""
+    return workspace_pb.WorkspaceStatus.Value(f"WORKSPACE_STATUS_{value.name}")
 
 
 def quota_action(value: QuotaAction) -> workspace_pb.QuotaAction.ValueType:

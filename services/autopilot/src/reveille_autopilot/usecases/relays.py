@@ -166,6 +166,7 @@ class Relays:
                     issue_prefix=row.issue_prefix,
                     default_responsible_user_id=row.default_responsible_user_id,
                     revision=row.revision,
+                    status=replica_pb.WorkspaceStatus.Value(f"WORKSPACE_STATUS_{row.status.name}"),
                 )
             )
 

@@ -12,7 +12,7 @@ import asyncpg
 from reveille.autopilot.v1 import workspace_service_pb2 as pb
 from reveille_autopilot.domain.models import Member, Workspace
 from reveille_autopilot.domain.permissions import Standing
-from reveille_autopilot.domain.states import MemberRole
+from reveille_autopilot.domain.states import MemberRole, WorkspaceStatus
 from reveille_autopilot.store import people, workspaces
 from reveille_autopilot.usecases import messages
 from reveille_autopilot.usecases.publish import require_etag, stale
@@ -117,6 +117,15 @@ class Workspaces:
                 raise not_found("workspace", edit.workspace_id)
             require_etag(edit.etag, workspace.etag, workspace_id=workspace.id)
             after = replace(workspace, **edit.values)
+            if (
+                workspace.status is WorkspaceStatus.ARCHIVED
+                and after.status is not workspace.status
+            ):
+                raise FailedPrecondition(
+                    "WRONG_STATE",
+                    f"workspace {workspace.name} is archived",
+                    {"workspace_id": str(workspace.id), "state": workspace.status.value},
+                )
             responsible = after.default_responsible_user_id
             if responsible != workspace.default_responsible_user_id and (
                 await workspaces.role_of(tx, workspace.id, responsible) is None

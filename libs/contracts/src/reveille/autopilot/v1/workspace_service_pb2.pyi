@@ -22,6 +22,34 @@ else:
 
 DESCRIPTOR: _descriptor.FileDescriptor
 
+class _WorkspaceStatus:
+    ValueType = _typing.NewType("ValueType", _builtins.int)
+    V: _TypeAlias = ValueType  # noqa: Y015
+
+class _WorkspaceStatusEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_WorkspaceStatus.ValueType], _builtins.type):
+    DESCRIPTOR: _descriptor.EnumDescriptor
+    WORKSPACE_STATUS_UNSPECIFIED: _WorkspaceStatus.ValueType  # 0
+    """Not used; on update: active."""
+    WORKSPACE_STATUS_ACTIVE: _WorkspaceStatus.ValueType  # 1
+    """It does."""
+    WORKSPACE_STATUS_PAUSED: _WorkspaceStatus.ValueType  # 2
+    """Not until it is active again: no agent is woken, and what waits keeps waiting."""
+    WORKSPACE_STATUS_ARCHIVED: _WorkspaceStatus.ValueType  # 3
+    """Not any more."""
+
+class WorkspaceStatus(_WorkspaceStatus, metaclass=_WorkspaceStatusEnumTypeWrapper):
+    """Whether work goes on in a workspace."""
+
+WORKSPACE_STATUS_UNSPECIFIED: WorkspaceStatus.ValueType  # 0
+"""Not used; on update: active."""
+WORKSPACE_STATUS_ACTIVE: WorkspaceStatus.ValueType  # 1
+"""It does."""
+WORKSPACE_STATUS_PAUSED: WorkspaceStatus.ValueType  # 2
+"""Not until it is active again: no agent is woken, and what waits keeps waiting."""
+WORKSPACE_STATUS_ARCHIVED: WorkspaceStatus.ValueType  # 3
+"""Not any more."""
+Global___WorkspaceStatus: _TypeAlias = WorkspaceStatus  # noqa: Y015
+
 class _QuotaAction:
     ValueType = _typing.NewType("ValueType", _builtins.int)
     V: _TypeAlias = ValueType  # noqa: Y015
@@ -88,6 +116,7 @@ class Workspace(_message.Message):
     QUOTA_FIELD_NUMBER: _builtins.int
     DEFAULT_RESPONSIBLE_USER_ID_FIELD_NUMBER: _builtins.int
     ETAG_FIELD_NUMBER: _builtins.int
+    STATUS_FIELD_NUMBER: _builtins.int
     workspace_id: _builtins.str
     """The id."""
     name: _builtins.str
@@ -100,6 +129,8 @@ class Workspace(_message.Message):
     """Who answers where nobody else can be named; the first owner at first."""
     etag: _builtins.str
     """Changes with every change."""
+    status: Global___WorkspaceStatus.ValueType
+    """Whether work goes on in it."""
     @_builtins.property
     def create_time(self) -> _timestamp_pb2.Timestamp:
         """When it was created."""
@@ -119,10 +150,11 @@ class Workspace(_message.Message):
         quota: Global___QuotaPolicy | None = ...,
         default_responsible_user_id: _builtins.str = ...,
         etag: _builtins.str = ...,
+        status: Global___WorkspaceStatus.ValueType = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["create_time", b"create_time", "quota", b"quota"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["attribution_fail_closed", b"attribution_fail_closed", "create_time", b"create_time", "default_responsible_user_id", b"default_responsible_user_id", "etag", b"etag", "issue_prefix", b"issue_prefix", "name", b"name", "quota", b"quota", "workspace_id", b"workspace_id"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["attribution_fail_closed", b"attribution_fail_closed", "create_time", b"create_time", "default_responsible_user_id", b"default_responsible_user_id", "etag", b"etag", "issue_prefix", b"issue_prefix", "name", b"name", "quota", b"quota", "status", b"status", "workspace_id", b"workspace_id"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -486,7 +518,7 @@ class UpdateWorkspaceRequest(_message.Message):
 
     @_builtins.property
     def update_mask(self) -> _field_mask_pb2.FieldMask:
-        """Of name, attribution_fail_closed, quota and default_responsible_user_id; at least one."""
+        """Of name, attribution_fail_closed, quota, default_responsible_user_id and status; at least one."""
 
     def __init__(
         self,

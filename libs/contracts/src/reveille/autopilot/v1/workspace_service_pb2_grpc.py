@@ -104,7 +104,7 @@ class WorkspaceServiceServicer:
 
     def UpdateWorkspace(self, request, context):
         """Changes the fields that the mask names. Only owners and administrators may.
-        Errors: INVALID_FIELD, NOT_FOUND, ETAG_MISMATCH, ROLE_TOO_WEAK.
+        Errors: INVALID_FIELD, NOT_FOUND, ETAG_MISMATCH, ROLE_TOO_WEAK, WRONG_STATE (archived).
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

@@ -41,7 +41,7 @@ class WorkspaceServiceStub:
     """Lists the workspaces the caller belongs to (an operator: all), newest first."""
     UpdateWorkspace: _grpc.UnaryUnaryMultiCallable[_workspace_service_pb2.UpdateWorkspaceRequest, _workspace_service_pb2.UpdateWorkspaceResponse]
     """Changes the fields that the mask names. Only owners and administrators may.
-    Errors: INVALID_FIELD, NOT_FOUND, ETAG_MISMATCH, ROLE_TOO_WEAK.
+    Errors: INVALID_FIELD, NOT_FOUND, ETAG_MISMATCH, ROLE_TOO_WEAK, WRONG_STATE (archived).
     """
     AddMember: _grpc.UnaryUnaryMultiCallable[_workspace_service_pb2.AddMemberRequest, _workspace_service_pb2.AddMemberResponse]
     """Adds a member, or changes the role of one. Only owners and administrators may. Errors: INVALID_FIELD, NOT_FOUND, ROLE_TOO_WEAK."""
@@ -69,7 +69,7 @@ class WorkspaceServiceAsyncStub(WorkspaceServiceStub):
     """Lists the workspaces the caller belongs to (an operator: all), newest first."""
     UpdateWorkspace: _aio.UnaryUnaryMultiCallable[_workspace_service_pb2.UpdateWorkspaceRequest, _workspace_service_pb2.UpdateWorkspaceResponse]  # type: ignore[assignment]
     """Changes the fields that the mask names. Only owners and administrators may.
-    Errors: INVALID_FIELD, NOT_FOUND, ETAG_MISMATCH, ROLE_TOO_WEAK.
+    Errors: INVALID_FIELD, NOT_FOUND, ETAG_MISMATCH, ROLE_TOO_WEAK, WRONG_STATE (archived).
     """
     AddMember: _aio.UnaryUnaryMultiCallable[_workspace_service_pb2.AddMemberRequest, _workspace_service_pb2.AddMemberResponse]  # type: ignore[assignment]
     """Adds a member, or changes the role of one. Only owners and administrators may. Errors: INVALID_FIELD, NOT_FOUND, ROLE_TOO_WEAK."""
@@ -118,7 +118,7 @@ class WorkspaceServiceServicer(metaclass=_abc_1.ABCMeta):
         context: _ServicerContext,
     ) -> _typing.Union[_workspace_service_pb2.UpdateWorkspaceResponse, _abc.Awaitable[_workspace_service_pb2.UpdateWorkspaceResponse]]:
         """Changes the fields that the mask names. Only owners and administrators may.
-        Errors: INVALID_FIELD, NOT_FOUND, ETAG_MISMATCH, ROLE_TOO_WEAK.
+        Errors: INVALID_FIELD, NOT_FOUND, ETAG_MISMATCH, ROLE_TOO_WEAK, WRONG_STATE (archived).
         """
 
     @_abc_1.abstractmethod

@@ -2,6 +2,9 @@
 
 -- How many runs a workspace may have in a period; off counts nothing.
 ALTER TABLE workspaces
+    -- Whether work goes on in it; heartbeat is told, and decides by it.
+    ADD COLUMN status text NOT NULL DEFAULT 'active'
+        CHECK (status IN ('active', 'paused', 'archived')),
     ADD COLUMN quota_action text NOT NULL DEFAULT 'off'
         CHECK (quota_action IN ('off', 'observe', 'enforce')),
     ADD COLUMN quota_limit bigint NOT NULL DEFAULT 0 CHECK (quota_limit >= 0),
