@@ -45,9 +45,9 @@ from reveille_testkit.rpc import Keyring
 from reveille_testkit.waiting import eventually
 
 COMMAND = ("/bin/sh", "-c", "echo done")
-AT_ONCE = 16
+AT_ONCE = 64
 RUNS = 600
-AGENTS = 16
+AGENTS = 64
 _BATCH = 200
 
 

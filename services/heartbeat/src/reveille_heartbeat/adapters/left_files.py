@@ -10,7 +10,6 @@ import contextlib
 import os
 import stat
 from collections.abc import Iterator
-from pathlib import Path
 
 # O_NONBLOCK: opening a pipe without a writer, or a file under somebody's lease, must return.
 _FLAGS = os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_NOCTTY | os.O_CLOEXEC
@@ -20,7 +19,7 @@ class Unreadable(Exception):
     """What is there cannot be read as a file; the message says which and why."""
 
 
-def read_from(path: Path, what: str, start: int, size: int) -> bytes | None:
+def read_from(path: str, what: str, start: int, size: int) -> bytes | None:
     """Give at most `size` bytes from `start` on; None when there is no file.
 
     Raises:
@@ -30,7 +29,7 @@ def read_from(path: Path, what: str, start: int, size: int) -> bytes | None:
         return None if descriptor is None else os.pread(descriptor, size, start)
 
 
-def read_end(path: Path, what: str, size: int) -> tuple[bytes, bool]:
+def read_end(path: str, what: str, size: int) -> tuple[bytes, bool]:
     """Give the last `size` bytes, and whether there are none before them.
 
     Raises:
@@ -43,14 +42,14 @@ def read_end(path: Path, what: str, size: int) -> tuple[bytes, bool]:
         return os.pread(descriptor, size, start), start == 0
 
 
-def status_of(path: Path, what: str) -> os.stat_result | None:
+def status_of(path: str, what: str) -> os.stat_result | None:
     """Look at a file without opening it; None when there is none.
 
     Raises:
         Unreadable: it is not a regular file, or the system refuses to look.
     """
     try:
-        status = path.lstat()
+        status = os.lstat(path)
     except FileNotFoundError:
         return None
     except OSError as error:
@@ -60,7 +59,7 @@ def status_of(path: Path, what: str) -> os.stat_result | None:
 
 
 @contextlib.contextmanager
-def _opened(path: Path, what: str) -> Iterator[int | None]:
+def _opened(path: str, what: str) -> Iterator[int | None]:
     try:
         # Asked before opening, too, because some things cannot be opened at all; what counts is
         # what was opened, since the name may have changed hands in between.

@@ -21,6 +21,13 @@ from reveille_heartbeat.domain.values import LogStream
 _SPOOL_ID = "spool-id"
 # A status has three digits and a line end; what is longer was not written by the wrapper.
 _STATUS_BYTES = 16
+# What we, and the wrapper, put there.
+_KNOWN = frozenset(
+    {
+        *("payload.json", "payload.body", "result.json", "work"),
+        *("identity", "stdout", "stderr", "exit", "ran_out", "unstarted", "keeping"),
+    }
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,10 +56,6 @@ class Spool:
         """Where the agent starts unless its settings say otherwise."""
         return self.root / "work"
 
-    def output(self, stream: LogStream) -> Path:
-        """Where a stream of output goes."""
-        return self.root / stream.value
-
     def prepare(self, payload: bytes, body: bytes) -> None:
         """Write what the agent gets to read; the payload document last and whole."""
         self.root.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -64,15 +67,15 @@ class Spool:
 
     def read_result(self) -> bytes | None:
         """Give the result file, cut just past what is accepted; None when there is none."""
-        return read_from(self.result, "the result file", 0, MAX_BYTES + 1)
+        return read_from(self._at("result.json"), "the result file", 0, MAX_BYTES + 1)
 
     def read_output(self, stream: LogStream, start: int, size: int) -> bytes:
         """Give output from an offset on; empty when there is none yet."""
-        return read_from(self.output(stream), f"the file of {stream.value}", start, size) or b""
+        return read_from(self._at(stream.value), f"the file of {stream.value}", start, size) or b""
 
     def output_size(self, stream: LogStream) -> int:
         """Give how much output there is."""
-        status = status_of(self.output(stream), f"the file of {stream.value}")
+        status = status_of(self._at(stream.value), f"the file of {stream.value}")
         return 0 if status is None else status.st_size
 
     def last_output(self) -> float | None:
@@ -80,24 +83,24 @@ class Spool:
         times = [
             status.st_mtime
             for name in (*(stream.value for stream in LogStream), "identity")
-            if (status := status_of(self.root / name, f"the file of {name}")) is not None
+            if (status := status_of(self._at(name), f"the file of {name}")) is not None
         ]
         return max(times, default=None)
 
     def end_of(self, stream: LogStream, size: int) -> tuple[bytes, bool]:
         """Give the last bytes of a stream of output, and whether there are none before them."""
-        return read_end(self.output(stream), f"the file of {stream.value}", size)
+        return read_end(self._at(stream.value), f"the file of {stream.value}", size)
 
     def exit_code(self) -> int | None:
         """Give the status that the wrapper left; None when it left none."""
-        text = read_from(self.root / "exit", "the file of the exit status", 0, _STATUS_BYTES) or b""
+        text = read_from(self._at("exit"), "the file of the exit status", 0, _STATUS_BYTES) or b""
         # Without its line end the write was cut short.
         return int(text) if text.endswith(b"\n") and text.strip().isdigit() else None
 
     @property
     def has_ending(self) -> bool:
         """Whether anything tells how the attempt ended."""
-        return self.ran_out or self.unstarted or os.path.lexists(self.root / "exit")
+        return self.ran_out or self.unstarted or os.path.lexists(self._at("exit"))
 
     @property
     def ran_out(self) -> bool:
@@ -109,18 +112,28 @@ class Spool:
         """Whether the wrapper ended because nobody told it to start the agent."""
         return (self.root / "unstarted").exists()
 
-    def remove(self) -> None:
-        """Delete the folder; an agent may have left anything in it."""
+    def remove_known(self) -> bool:
+        """Delete the folder if the agent has left nothing of its own in it; tell whether."""
         try:
-            # Most leave what they found: that is a few calls, where a walk is many.
             with os.scandir(self.root) as entries:
-                for entry in entries:
-                    if entry.name != self.work.name:
-                        Path(entry).unlink()
+                names = {entry.name for entry in entries}
+            if not names <= _KNOWN:
+                return False
+            for name in names - {"work"}:
+                (self.root / name).unlink()
             self.work.rmdir()
             self.root.rmdir()
         except OSError:
-            shutil.rmtree(self.root, ignore_errors=True)
+            return False
+        return True
+
+    def remove(self) -> None:
+        """Delete the folder; an agent may have left anything in it."""
+        shutil.rmtree(self.root, ignore_errors=True)
+
+    def _at(self, name: str) -> str:
+        """A bare text: these paths are used far more often than looked at."""
+        return f"{self.root}/{name}"
 
 
 class SpoolRoot:

@@ -77,7 +77,7 @@ def build(
 
 def dump(document: Mapping[str, Any]) -> bytes:
     """Write the document; a lone surrogate in a sender's JSON stays an escape."""
-    return json.dumps(document, ensure_ascii=True, indent=1).encode()
+    return json.dumps(document, ensure_ascii=True).encode()
 
 
 def _comment(comment: Comment) -> dict[str, Any]:

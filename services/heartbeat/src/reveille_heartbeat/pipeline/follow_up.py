@@ -14,5 +14,7 @@ async def follow_up(context: RunContext, parts: Parts) -> None:
     # Before the write that clears the token: a renewal must not take that for a loss.
     context.held.release()
     await parts.finisher.follow_up(context.lease, context.loaded)
-    if context.adapter is None or context.adapter.files:
+    files = context.adapter is None or context.adapter.files
+    # Most agents leave what they found: no thread is worth its waking for that.
+    if files and not context.spool.remove_known():
         await asyncio.to_thread(context.spool.remove)

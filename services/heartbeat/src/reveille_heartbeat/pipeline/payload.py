@@ -12,6 +12,8 @@ from reveille_runtime.backoff import Backoff
 from reveille_runtime.crash import crash_point
 from reveille_runtime.errors import DomainError, ResourceExhausted, Unavailable
 
+# Bytes that are worth a thread of their own; less is written sooner than one is woken.
+_LARGE = 262_144
 _AGAIN = Backoff(first=0.2, longest=10.0)
 
 
@@ -36,7 +38,11 @@ async def payload(context: RunContext, parts: Parts) -> None:
     )
     if files:
         try:
-            await asyncio.to_thread(spool.prepare, dump(context.document), body)
+            document = dump(context.document)
+            if len(document) + len(body) > _LARGE:
+                await asyncio.to_thread(spool.prepare, document, body)
+            else:
+                spool.prepare(document, body)
         except OSError as error:
             raise SetupFailed(f"the payload could not be written: {error}") from error
     crash_point(PAYLOAD_WRITTEN)

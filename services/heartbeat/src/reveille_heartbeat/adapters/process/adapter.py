@@ -127,12 +127,12 @@ class ProcessAdapter:
         Give whether all of it was ended here.
         """
         stopped = False
-        with _attention(child.ended, context.stop, context.detach) as attention:
+        with _noticed(child.attention, context.stop, context.detach):
             pause = _FIRST_LOOK
             while not child.ended.is_set():
                 with contextlib.suppress(TimeoutError):
                     async with asyncio.timeout(pause):
-                        await attention.wait()
+                        await child.attention.wait()
                 if child.ended.is_set():
                     break
                 try:
@@ -206,9 +206,8 @@ async def _late_status(context: AgentContext) -> None:
 
 
 @contextlib.contextmanager
-def _attention(*events: asyncio.Event) -> Iterator[asyncio.Event]:
-    """Give one event for the first of several."""
-    attention = asyncio.Event()
+def _noticed(attention: asyncio.Event, *events: asyncio.Event) -> Iterator[None]:
+    """Have the first of several events set another one."""
 
     async def pass_on(event: asyncio.Event) -> None:
         await event.wait()
@@ -216,7 +215,7 @@ def _attention(*events: asyncio.Event) -> Iterator[asyncio.Event]:
 
     tasks = [asyncio.ensure_future(pass_on(event)) for event in events]
     try:
-        yield attention
+        yield
     finally:
         for task in tasks:
             task.cancel()

@@ -32,6 +32,8 @@ class Child:
         self.identity = identity
         self.ours = ours
         self.ended = asyncio.Event()
+        # Set at the end, and by whoever else wants to be noticed by the one that waits for it.
+        self.attention = asyncio.Event()
         self._handle = handle
         asyncio.get_running_loop().add_reader(handle, self._exited)
 
@@ -48,6 +50,7 @@ class Child:
                 os.waitid(os.P_PIDFD, self._handle, os.WEXITED | os.WNOHANG)
         self.close()
         self.ended.set()
+        self.attention.set()
 
 
 class Spawned:
