@@ -54,6 +54,12 @@ FOR EACH ROW EXECUTE FUNCTION heartbeat.keep_journal();
 MARGIN = timedelta(seconds=2)
 # What rules refuse under this load; anything else that a caller gets is a failure.
 REFUSALS = (FailedPrecondition, NotFound)
+_PRIORITIES = (
+    issue_pb2.ISSUE_PRIORITY_CRITICAL,
+    issue_pb2.ISSUE_PRIORITY_HIGH,
+    issue_pb2.ISSUE_PRIORITY_MEDIUM,
+    issue_pb2.ISSUE_PRIORITY_LOW,
+)
 OPEN = "state IN ('queued', 'deferred', 'claimed', 'coalesced')"
 
 
@@ -138,7 +144,7 @@ class Load:
             issue_pb2.CreateIssueRequest(
                 workspace_id=str(scene.world.workspace_id),
                 title=f"issue {at}",
-                priority=1 + at % 4,
+                priority=_PRIORITIES[at % len(_PRIORITIES)],
                 assignee_agent_id=scene.agent_ids[at % len(scene.agent_ids)],
             )
         )

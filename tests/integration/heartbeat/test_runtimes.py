@@ -34,10 +34,10 @@ async def prepared(stage: Stage) -> tuple[Service, World]:
 
 
 async def register(world: World, name: str = "far", **metadata: Any) -> pb.Runtime:
+    told = Struct()
+    told.update(metadata)
     answer = await world.agents.RegisterRuntime(
-        pb.RegisterRuntimeRequest(
-            workspace_id=str(world.workspace_id), name=name, metadata=metadata
-        )
+        pb.RegisterRuntimeRequest(workspace_id=str(world.workspace_id), name=name, metadata=told)
     )
     runtime: pb.Runtime = answer.runtime
     return runtime

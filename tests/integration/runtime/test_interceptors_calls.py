@@ -93,7 +93,7 @@ def check_get_agent(request: agent_pb2.GetAgentRequest, violations: Violations) 
 class Rig(RpcRig):
     def __init__(self, keys: Keyring) -> None:
         super().__init__(keys, validators={agent_pb2.GetAgentRequest: check_get_agent})
-        self.agents = Agents()
+        self.agents = Agents()  # type: ignore[abstract]  # only what is asked of it
         self.replica = Replica()
         self.server.add(agent_pb2_grpc.add_AgentServiceServicer_to_server, self.agents)
         self.server.add(replica_grpc.add_WorkspaceReplicaServiceServicer_to_server, self.replica)

@@ -93,13 +93,16 @@ class Held:
         try:
             return await work
         except asyncio.CancelledError:
-            stopped = self._guarded is None and self.lost.is_set()
+            stopped = not self._is_guarding() and self.lost.is_set()
             # Somebody else may want the caller to end, and be heard.
             if stopped and task.uncancel() == 0:
                 raise LeaseLost(self.lease) from None
             raise
         finally:
             self._guarded = None
+
+    def _is_guarding(self) -> bool:
+        return self._guarded is not None
 
 
 class LeaseKeeper:
