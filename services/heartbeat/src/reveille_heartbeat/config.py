@@ -64,9 +64,6 @@ class Settings(ServiceSettings):
         default=False,
         description="take no wakes and claim no runs, for example while a backup is restored",
     )
-    start_limit: float = Field(
-        default=86_400.0, gt=0, description="seconds after which a run that nobody started ends"
-    )
     runtime_presence: float = Field(
         default=60.0, gt=0, description="seconds that the local runtimes count as present"
     )

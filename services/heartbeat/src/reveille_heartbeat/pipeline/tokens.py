@@ -14,9 +14,8 @@ _LONGEST = 30 * 86_400.0
 class RunTokens:
     """Mints run tokens. Signatures are deterministic: the same run gets the same token again."""
 
-    def __init__(self, minter: TokenMinter, start_limit: float) -> None:
+    def __init__(self, minter: TokenMinter) -> None:
         self._minter = minter
-        self._start_limit = start_limit
 
     def token(self, run: Run) -> str:
         """Give a run's token."""
@@ -25,10 +24,11 @@ class RunTokens:
         running = _LONGEST
         if run.deadline_at is not None and run.started_at is not None:
             running = (run.deadline_at - run.started_at).total_seconds()
+        waiting = (run.start_by - run.created_at).total_seconds()
         return self._minter.mint(
             CallerKind.RUN,
             str(run.agent_id),
-            lifetime=self._start_limit + running + _AFTERWARDS,
+            lifetime=waiting + running + _AFTERWARDS,
             workspace_id=run.workspace_id,
             run_id=run.run_id,
             now=made,

@@ -92,7 +92,7 @@ async def execute(
         registry=basics.registry,
         spools=spools,
         fetch_body=DeliveryBodies(DeliveryServiceStub(gateway.get("webhook"))).fetch,
-        run_token=RunTokens(app.minter, settings.start_limit).token,
+        run_token=RunTokens(app.minter).token,
         api_address=settings.agent_api_address,
         limits=Limits(
             kill_grace=settings.kill_grace,
