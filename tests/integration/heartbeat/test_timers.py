@@ -15,6 +15,7 @@ from google.protobuf.duration_pb2 import Duration
 from tests.integration.heartbeat.conftest import Service, Stage
 from tests.integration.heartbeat.kit import World, refused
 
+from reveille.common.v1 import reason_pb2
 from reveille.heartbeat.v1 import agent_pb2, wakeup_pb2
 from reveille.scheduler.v1 import job_handler_service_pb2 as handler_pb
 from reveille.scheduler.v1 import job_pb2
@@ -137,6 +138,20 @@ async def test_who_has_no_timer_or_rests_leaves_no_wake(quiet: tuple[Service, Wo
     assert await wakes(resting, silent[4]) == []
     await world.agents.ResumeAgent(agent_pb2.ResumeAgentRequest(agent_id=silent[2].agent_id))
     assert await tick(world) == counted(woken=1)
+
+
+async def test_a_timer_that_finds_no_work_leaves_a_row_and_looks_again_an_interval_later(
+    quiet: tuple[Service, World],
+) -> None:
+    service, world = quiet
+    agent = await timed(world, "ann", skip_timer_without_work=True)
+    service.move_clock(2 * MINUTE)
+    assert await tick(world) == counted(skipped=1)
+    assert await tick(world) == counted()
+    (wake,) = await wakes(world, agent)
+    assert wake.reason == reason_pb2.REASON_NO_ACTIONABLE_WORK
+    service.move_clock(MINUTE)
+    assert await tick(world) == counted(skipped=1)
 
 
 class Asking:
