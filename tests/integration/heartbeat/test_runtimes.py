@@ -10,6 +10,7 @@ import asyncpg
 from google.protobuf.duration_pb2 import Duration
 from google.protobuf.field_mask_pb2 import FieldMask
 from google.protobuf.json_format import MessageToDict
+from google.protobuf.struct_pb2 import Struct
 from tests.integration.heartbeat.conftest import Service, Stage
 from tests.integration.heartbeat.kit import MEMBER, World, events_of, refused, waiting_for_locks
 
