@@ -73,6 +73,13 @@ class ServiceSettings(BaseSettings):
     database_statement_cache: int = Field(
         default=100, ge=0, description="0 behind a pooler in transaction mode"
     )
+    database_listen_url: DatabaseUrl | None = Field(
+        default=None,
+        description="where hints are listened for: the server, when database_url is a pooler",
+    )
+    hints: bool = Field(
+        default=True, description="whether news are told by NOTIFY; without, all loops just poll"
+    )
     trusted_keys_file: FilePath
     service_key_file: FilePath
     log_level: LogLevel = "info"
@@ -101,6 +108,12 @@ class ServiceSettings(BaseSettings):
             application_name=f"reveille-{self.service_name}",
             clock_offset=self.test_clock_offset,
         )
+
+    @property
+    def listening(self) -> DatabaseSettings:
+        """The part that `HintBus` needs: not behind a pooler, which would swallow every word."""
+        url = self.database_listen_url or self.database_url
+        return self.database.model_copy(update={"url": url})
 
 
 S = TypeVar("S", bound=BaseSettings)

@@ -100,8 +100,8 @@ async def build(app: App[Settings]) -> None:
     heartbeat = Heartbeat.on(channels.get("heartbeat"))
     endpoints = endpoints_on(channels.get("webhook"))
 
-    bus = HintBus(settings.database, database)
-    notifier = Notifier(database)
+    bus = HintBus(settings.listening, database, enabled=settings.hints)
+    notifier = Notifier(database, enabled=settings.hints)
     signals = RunSignals()
     tracing = RunTracing(app.telemetry)
     settler = Settler(database, tracing, signals, notifier)
