@@ -8,6 +8,7 @@ from typing import Any
 
 import asyncpg
 from opentelemetry.sdk.metrics.export import InMemoryMetricReader
+from structlog.testing import capture_logs
 from tests.integration.heartbeat.conftest import Stage
 from tests.integration.heartbeat.kit import World
 from tests.unit.heartbeat.made import NOW, RUN
@@ -91,4 +92,36 @@ def test_ends_are_counted_by_how_and_why_and_what_was_repeated() -> None:
         ("cancelled", "cancelled", ""): 2,
         ("succeeded", "", "transient_failure"): 1,
     }
+    telemetry.shutdown()
+
+
+async def test_dead_rows_that_a_held_snapshot_keeps_are_counted_and_told_once(
+    stage: Stage,
+    rows: asyncpg.Connection[asyncpg.Record],
+) -> None:
+    service = await stage.start(engine_concurrency=0, sweep_interval=3600)
+    world = World(service.client, stage.folder)
+    await world.put()
+    await world.wake(await world.agent())
+    held = await stage.database.connect("reveille_heartbeat_app")
+    async with held.transaction(isolation="repeatable_read"):
+        await held.fetchval("SELECT count(*) FROM runs")
+        for _ in range(30):
+            await rows.execute("UPDATE runs SET priority = priority")
+        await rows.fetchval("SELECT pg_stat_force_next_flush()")
+        await rows.fetchval("SELECT 1")
+        reader = InMemoryMetricReader()
+        telemetry = Telemetry.of("heartbeat", readers=[reader])
+        assert service.app.database is not None
+        measure = MeasureQueues(service.app.database, telemetry, many_dead=10)
+        with capture_logs() as told:
+            await measure()
+            await measure()
+    counted = {
+        labels["db.collection.name"]: count
+        for labels, count in figures(reader)["reveille.db.dead_rows"]
+    }
+    assert counted["heartbeat.runs"] >= 30
+    warned = [each for each in told if each["action"] == "database.dead_rows"]
+    assert [each["table"] for each in warned] == ["heartbeat.runs"]
     telemetry.shutdown()

@@ -12,3 +12,9 @@ UNION ALL
 SELECT 'heartbeat.deferred', count(*),
     extract(epoch FROM (SELECT clock()) - min(created_at))::double precision
 FROM wakeup_requests WHERE state = 'deferred';
+
+-- name: dead_rows
+-- Versions of rows that nothing needs and that are still in the way: claims read past them. They stay
+-- while somebody keeps an old snapshot open, or autovacuum does not get to them.
+SELECT relname AS name, n_dead_tup AS dead, n_live_tup AS live FROM pg_stat_user_tables
+WHERE schemaname = current_schema() AND relname IN ('runs', 'wakeup_requests');

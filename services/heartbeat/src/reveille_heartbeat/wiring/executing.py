@@ -150,9 +150,8 @@ async def execute(
     app.works(Background("leases", keeper.run))
     app.works(engine)
     app.works(engine.stopping)
-    if basics.telemetry.enabled:
-        measure = MeasureQueues(database, basics.telemetry)
-        app.works(Loop("queues", measure, measure_queues.EVERY))
+    measure = MeasureQueues(database, basics.telemetry)
+    app.works(Loop("queues", measure, measure_queues.EVERY))
     app.works(Loop("log.days", LogDays(database), log_days.EVERY))
     app.claims(Loop("runtimes", renew, settings.runtime_presence / 6))
     app.claims(sweeper.loop)
