@@ -11,6 +11,7 @@ from uuid import UUID, uuid4
 import asyncpg
 import grpc
 import pytest
+from google.protobuf.field_mask_pb2 import FieldMask
 from tests.integration.autopilot.conftest import (
     ADMIN,
     CREATOR,
@@ -30,6 +31,7 @@ from reveille.autopilot.v1 import workspace_service_pb2 as workspace_pb
 from reveille.common.v1 import access_pb2
 from reveille.common.v1.access_pb2 import ROLE_ADMIN, ROLE_MEMBER, ROLE_OWNER
 from reveille.explain.v1 import explain_service_pb2 as explain_pb
+from reveille.webhook.v1 import endpoint_service_pb2 as endpoint_pb
 from reveille_autopilot.store import triggers
 from reveille_runtime.requests import fingerprint
 
@@ -293,6 +295,45 @@ async def test_a_webhooks_address_is_shown_once_and_kept_as_a_hash(
         # Then it is wiped, and the id stays known.
         await service.tick("requests")
     assert await rows.fetchval("SELECT count(*) FROM requests WHERE response IS NULL") == 1
+
+
+async def test_what_a_hook_does_otherwise_is_passed_to_the_gateway(
+    service: Service, world: World, autopilot: rule_pb.Autopilot, rows: Rows
+) -> None:
+    stub = service.as_user(CREATOR)
+    options = endpoint_pb.EndpointOptions(
+        rate_per_minute=10,
+        excluded_senders=["our-bot"],
+        content_policy=endpoint_pb.CONTENT_POLICY_REFUSE,
+    )
+    made = await stub.CreateTrigger(
+        pb.CreateTriggerRequest(
+            autopilot_id=autopilot.autopilot_id,
+            webhook=rule_pb.WebhookTrigger(provider="github", options=options),
+        )
+    )
+    assert made.trigger.webhook.options == options
+    assert world.endpoints[made.trigger.trigger_id].options == options
+
+    made.trigger.webhook.options.rate_per_minute = 20
+    changed = await stub.UpdateTrigger(
+        pb.UpdateTriggerRequest(
+            trigger=made.trigger, update_mask=FieldMask(paths=["webhook.options"])
+        )
+    )
+    assert changed.trigger.webhook.options.rate_per_minute == 20
+    assert world.endpoints[made.trigger.trigger_id].options.rate_per_minute == 20
+
+    async with refused(grpc.StatusCode.INVALID_ARGUMENT, "INVALID_FIELD"):
+        await stub.CreateTrigger(
+            pb.CreateTriggerRequest(
+                autopilot_id=autopilot.autopilot_id,
+                webhook=rule_pb.WebhookTrigger(
+                    provider="github",
+                    options=endpoint_pb.EndpointOptions(own_markers=["x" * 20_001]),
+                ),
+            )
+        )
 
 
 async def test_rotation_gives_a_new_address_and_may_leave_the_old_one_a_grace(

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from typing import Annotated, Any
 
 import typer
+from google.protobuf.json_format import ParseDict, ParseError
 
 from reveille_cli.apis import AUTOPILOTS
 from reveille_cli.build import session
@@ -17,7 +18,7 @@ from reveille_cli.names import AUTOPILOT, WORKSPACE_VARIABLE, find_id
 from reveille_cli.nouns.shared import ETAG, REQUEST_ID, the, truth
 from reveille_cli.options import DEFAULT_DIR, DEFAULT_OUTPUT, DataDirOption, OutputOption
 from reveille_cli.printer import Printer
-from reveille_cli.values import assign, read_file
+from reveille_cli.values import assign, json_object, read_file
 
 CREDENTIAL_NOTE = "The hook's address is a credential, and it is shown only now."
 SECRET_BYTES = range(16, 1025)
@@ -139,6 +140,14 @@ def create_webhook(
     max_body_bytes: Annotated[
         int | None, typer.Option(help="The largest accepted body; 256 KiB when left out.")
     ] = None,
+    hook_options: Annotated[
+        str | None,
+        typer.Option(
+            "--options",
+            metavar="JSON",
+            help='What the hook does otherwise than usual, such as {"rate_per_minute": 10}.',
+        ),
+    ] = None,
     label: Annotated[str | None, typer.Option(help="A name for people.")] = None,
     disabled: Annotated[bool, typer.Option("--disabled", help="Create it switched off.")] = False,
     request_id: Annotated[str | None, typer.Option(help="Makes the call repeatable.")] = None,
@@ -175,6 +184,8 @@ def create_webhook(
         assign(request, "webhook.provider", provider, "provider")
         if max_body_bytes is not None:
             assign(request, "webhook.max_body_bytes", max_body_bytes, "max_body_bytes")
+        if hook_options is not None:
+            _options(request.webhook, hook_options, "options")
         _listen(request.webhook, event or ())
         response = client.call(AUTOPILOTS, "CreateTrigger", request)
         if secret:
@@ -182,6 +193,19 @@ def create_webhook(
         if not response.hook_url:
             response.hook_url = client.hooks_url(response.hook_path)
         _show_hook(printer, response)
+
+
+def _options(webhook: Any, text: str, name: str) -> None:
+    """Read a hook's options: the contract's EndpointOptions, in JSON."""
+    webhook.options.SetInParent()
+    try:
+        ParseDict(json_object(text, name), webhook.options)
+    except ParseError as error:
+        raise refused(name, str(error)) from error
+
+
+def _new_options(request: Any, text: str, name: str) -> None:
+    _options(request.trigger.webhook, text, name)
 
 
 def _add_or_undo(client: Client, trigger_id: str, secret: bytes, request_id: str | None) -> None:
@@ -282,6 +306,12 @@ NOUN = Noun(
                     "trigger.webhook.max_body_bytes",
                     "The largest accepted body.",
                     flag="--max-body-bytes",
+                ),
+                Param(
+                    "trigger.webhook.options",
+                    "What the hook does otherwise than usual, in JSON; {} for nothing.",
+                    flag="--options",
+                    apply=_new_options,
                 ),
                 Param("trigger.etag", ETAG.help, flag="--etag"),
             ),

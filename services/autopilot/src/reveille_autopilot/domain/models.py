@@ -145,6 +145,8 @@ class WebhookConfig:
     provider: str
     event_filters: tuple[EventFilter, ...]
     max_body_bytes: int
+    # What else the gateway shall do: its words, in JSON, which it judges itself.
+    options: Mapping[str, object] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)

@@ -92,6 +92,7 @@ def trigger_facts(trigger: Trigger) -> dict[str, object]:
         "provider": trigger.config.provider,
         "event_filters": [wanted.as_json() for wanted in trigger.config.event_filters],
         "max_body_bytes": trigger.config.max_body_bytes,
+        "options": dict(trigger.config.options),
     }
 
 

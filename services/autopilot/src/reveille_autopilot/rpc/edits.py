@@ -62,6 +62,7 @@ _TRIGGER: Mapping[str, Reader] = {
     "schedule.run_at": lambda found, given: parse.schedule(found, given.schedule).run_at,
     "webhook.event_filters": lambda found, given: parse.filters(found, given.webhook),
     "webhook.max_body_bytes": lambda found, given: parse.body_limit(found, given.webhook),
+    "webhook.options": lambda found, given: parse.options(found, given.webhook),
 }
 
 

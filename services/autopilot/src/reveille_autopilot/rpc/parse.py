@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 from uuid import UUID
+
+from google.protobuf.json_format import MessageToDict
 
 from reveille.autopilot.v1 import autopilot_pb2 as rule_pb
 from reveille.autopilot.v1 import autopilot_service_pb2 as pb
@@ -34,6 +37,7 @@ from reveille_runtime.validation import Violations
 
 INVALID = "INVALID_FIELD"
 MAX_PROMPT = 100_000
+MAX_OPTIONS = 20_000
 MAX_PAYLOAD = 262_144
 MAX_USER_ID = 128
 MAX_SUBSCRIBERS = 100
@@ -305,7 +309,22 @@ def webhook(found: Violations, given: rule_pb.WebhookTrigger) -> WebhookConfig:
     """Read the settings of a webhook."""
     if not PROVIDER.fullmatch(given.provider):
         found.add("webhook.provider", "must be a scheme's name, for example github", INVALID)
-    return WebhookConfig(given.provider, filters(found, given), body_limit(found, given))
+    return WebhookConfig(
+        given.provider, filters(found, given), body_limit(found, given), options(found, given)
+    )
+
+
+def options(found: Violations, given: rule_pb.WebhookTrigger) -> dict[str, object]:
+    """Read what the gateway shall do otherwise than usual; it judges that itself."""
+    if not given.HasField("options"):
+        return {}
+    read: dict[str, object] = MessageToDict(given.options, preserving_proto_field_name=True)
+    text = json.dumps(read)
+    if len(text) > MAX_OPTIONS:
+        found.add("webhook.options", f"is longer than {MAX_OPTIONS} characters", INVALID)
+    if "\\u0000" in text:
+        found.add("webhook.options", "holds a character that cannot be stored", INVALID)
+    return read
 
 
 def filters(found: Violations, given: rule_pb.WebhookTrigger) -> tuple[EventFilter, ...]:

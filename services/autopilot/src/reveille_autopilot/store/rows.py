@@ -132,6 +132,7 @@ def _config(row: Row, prefix: str) -> ScheduleConfig | WebhookConfig:
             for each in row[f"{prefix}event_filters"]
         ),
         max_body_bytes=row[f"{prefix}max_body_bytes"],
+        options=row[f"{prefix}endpoint_options"],
     )
 
 

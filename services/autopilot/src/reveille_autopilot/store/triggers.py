@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from uuid import UUID
@@ -41,6 +41,7 @@ class EndpointState:
     previous_token_expires_at: datetime | None
     provider: str
     max_body_bytes: int
+    options: Mapping[str, object]
     deleted: bool
 
 
@@ -65,6 +66,7 @@ async def insert(tx: Tx, trigger: Trigger, token_sha256: bytes | None) -> None:
         trigger.publisher_user_id,
         schedule and schedule.run_at,
         trigger.created_at,
+        {} if webhook is None else dict(webhook.options),
     )
 
 
@@ -84,6 +86,7 @@ async def update(tx: Tx, before: Trigger, after: Trigger) -> bool:
         webhook and [wanted.as_json() for wanted in webhook.event_filters],
         webhook and webhook.max_body_bytes,
         after.effective_from,
+        {} if webhook is None else dict(webhook.options),
     )
     return changed == 1
 
@@ -190,5 +193,6 @@ def _endpoint(row: rows.Row) -> EndpointState:
         previous_token_expires_at=row["previous_token_expires_at"],
         provider=row["provider"],
         max_body_bytes=row["max_body_bytes"],
+        options=row["endpoint_options"],
         deleted=row["deleted"],
     )

@@ -2,27 +2,30 @@
 -- A new trigger, with the hash of its address if it is a webhook.
 -- $1 id, $2 autopilot_id, $3 workspace_id, $4 kind, $5 enabled, $6 label, $7 cron, $8 time_zone,
 -- $9 provider, $10 event_filters, $11 max_body_bytes, $12 token_sha256, $13 publisher_user_id,
--- $14 run_at, $15 created_at, which is also effective_from: an instant before it does not count.
+-- $14 run_at, $15 created_at, which is also effective_from: an instant before it does not count,
+-- $16 endpoint_options
 INSERT INTO triggers
     (id, autopilot_id, workspace_id, kind, enabled, label, cron, time_zone, provider,
     event_filters, max_body_bytes, token_sha256, publisher_user_id, run_at, created_at,
-    effective_from)
-VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $15);
+    effective_from, endpoint_options)
+VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $15, $16);
 
 -- name: update_trigger
 -- An edit; the revision read under the rule's lock guards against a lost lock. Times before
 -- effective_from do not count: it moves where a schedule changed or came back.
 -- $1 id, $2 the revision before, $3 enabled, $4 label, $5 cron, $6 time_zone, $7 run_at,
--- $8 event_filters, $9 max_body_bytes, $10 effective_from
+-- $8 event_filters, $9 max_body_bytes, $10 effective_from, $11 endpoint_options
 UPDATE triggers
 SET enabled = $3, label = $4, cron = $5, time_zone = $6, run_at = $7, event_filters = $8,
-    max_body_bytes = $9, effective_from = greatest(effective_from, $10), revision = revision + 1
+    max_body_bytes = $9, effective_from = greatest(effective_from, $10), endpoint_options = $11,
+    revision = revision + 1
 WHERE id = $1 AND revision = $2 AND deleted_at IS NULL;
 
 -- name: triggers_of
 -- The triggers of many rules, for display. $1 autopilot_ids
 SELECT id, autopilot_id, workspace_id, kind, enabled, label, cron, time_zone, run_at,
-    effective_from, provider, event_filters, max_body_bytes, publisher_user_id, revision,
+    effective_from, provider, event_filters, max_body_bytes, endpoint_options, publisher_user_id,
+    revision,
     synced_revision, sync_error, created_at, deleted_at
 FROM triggers
 WHERE autopilot_id = ANY($1::uuid[]) AND deleted_at IS NULL
@@ -31,7 +34,8 @@ ORDER BY id;
 -- name: get_trigger
 -- One trigger, tombstones included. $1 id
 SELECT id, autopilot_id, workspace_id, kind, enabled, label, cron, time_zone, run_at,
-    effective_from, provider, event_filters, max_body_bytes, publisher_user_id, revision,
+    effective_from, provider, event_filters, max_body_bytes, endpoint_options, publisher_user_id,
+    revision,
     synced_revision, sync_error, created_at, deleted_at
 FROM triggers
 WHERE id = $1;
@@ -39,7 +43,8 @@ WHERE id = $1;
 -- name: live_triggers
 -- All triggers of a rule, for its snapshot and its edits. $1 autopilot_id
 SELECT id, autopilot_id, workspace_id, kind, enabled, label, cron, time_zone, run_at,
-    effective_from, provider, event_filters, max_body_bytes, publisher_user_id, revision,
+    effective_from, provider, event_filters, max_body_bytes, endpoint_options, publisher_user_id,
+    revision,
     synced_revision, sync_error, created_at, deleted_at
 FROM triggers
 WHERE autopilot_id = $1 AND deleted_at IS NULL
@@ -48,7 +53,8 @@ ORDER BY id;
 -- name: list_triggers
 -- Oldest first. $1 autopilot_id, $2 after id or null, $3 limit
 SELECT id, autopilot_id, workspace_id, kind, enabled, label, cron, time_zone, run_at,
-    effective_from, provider, event_filters, max_body_bytes, publisher_user_id, revision,
+    effective_from, provider, event_filters, max_body_bytes, endpoint_options, publisher_user_id,
+    revision,
     synced_revision, sync_error, created_at, deleted_at
 FROM triggers
 WHERE autopilot_id = $1 AND deleted_at IS NULL AND ($2::uuid IS NULL OR id > $2)
@@ -109,7 +115,7 @@ WHERE t.revision <> t.synced_revision AND t.kind = 'schedule' AND t.id = ANY($1:
 -- name: unsynced_endpoints
 -- Webhooks whose present form the gateway has not confirmed. $1 after this id, $2 limit
 SELECT id, workspace_id, token_sha256, previous_token_sha256, previous_token_expires_at, provider,
-    max_body_bytes, revision, deleted_at IS NOT NULL AS deleted
+    max_body_bytes, endpoint_options, revision, deleted_at IS NOT NULL AS deleted
 FROM triggers
 WHERE revision <> synced_revision AND kind = 'webhook' AND id > $1
 ORDER BY id
@@ -118,7 +124,7 @@ LIMIT $2;
 -- name: unsynced_endpoints_of
 -- The same for some of them. $1 ids
 SELECT id, workspace_id, token_sha256, previous_token_sha256, previous_token_expires_at, provider,
-    max_body_bytes, revision, deleted_at IS NOT NULL AS deleted
+    max_body_bytes, endpoint_options, revision, deleted_at IS NOT NULL AS deleted
 FROM triggers
 WHERE revision <> synced_revision AND kind = 'webhook' AND id = ANY($1::uuid[]);
 

@@ -7,6 +7,7 @@ from datetime import datetime
 from enum import StrEnum
 from typing import Any, TypeVar
 
+from google.protobuf.json_format import ParseDict
 from google.protobuf.timestamp_pb2 import Timestamp
 
 from reveille.autopilot.v1 import autopilot_pb2 as rule_pb
@@ -160,12 +161,19 @@ def trigger(value: Trigger, rule: Autopilot, now: datetime) -> rule_pb.Trigger:
             following = next_fire(value, rule, now)
             if following is not None:
                 message.schedule.next_fire_time.CopyFrom(_stamp(following))
-        case WebhookConfig(provider, event_filters, max_body_bytes):
+        case WebhookConfig(provider, event_filters, max_body_bytes, options):
             message.webhook.provider = provider
             message.webhook.max_body_bytes = max_body_bytes
+            _tell_options(message, options)
             for wanted in event_filters:
                 message.webhook.event_filters.add(event=wanted.event, actions=wanted.actions)
     return message
+
+
+def _tell_options(message: rule_pb.Trigger, options: Mapping[str, object]) -> None:
+    if options:
+        # A name that only a later release knows is left out.
+        ParseDict(dict(options), message.webhook.options, ignore_unknown_fields=True)
 
 
 def next_fire(value: Trigger, rule: Autopilot, now: datetime) -> datetime | None:
@@ -294,6 +302,8 @@ def _past_trigger(version: RuleVersion, facts: Mapping[str, Any]) -> rule_pb.Tri
         return message
     message.webhook.provider = facts["provider"]
     message.webhook.max_body_bytes = facts["max_body_bytes"]
+    # Versions from before hooks had options have no such fact.
+    _tell_options(message, facts.get("options") or {})
     for wanted in facts["event_filters"]:
         message.webhook.event_filters.add(event=wanted["event"], actions=wanted["actions"])
     return message

@@ -6,6 +6,8 @@ from collections.abc import Awaitable, Callable, Sequence
 from typing import TYPE_CHECKING, TypeVar
 from uuid import UUID
 
+from google.protobuf.json_format import ParseDict
+
 from reveille.heartbeat.v1 import workspace_replica_service_pb2 as replica_pb
 from reveille.scheduler.v1 import job_pb2 as job_pb
 from reveille.scheduler.v1 import scheduler_service_pb2 as scheduler_pb
@@ -151,6 +153,11 @@ class Relays:
                         provider=row.provider,
                         max_body_bytes=row.max_body_bytes,
                         revision=row.revision,
+                        options=ParseDict(
+                            dict(row.options),
+                            endpoint_pb.EndpointOptions(),
+                            ignore_unknown_fields=True,
+                        ),
                     )
                 )
             )

@@ -24,31 +24,32 @@ _sym_db = _symbol_database.Default()
 
 from google.protobuf import timestamp_pb2 as google_dot_protobuf_dot_timestamp__pb2
 from reveille.common.v1 import reason_pb2 as reveille_dot_common_dot_v1_dot_reason__pb2
+from reveille.webhook.v1 import endpoint_service_pb2 as reveille_dot_webhook_dot_v1_dot_endpoint__service__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n%reveille/autopilot/v1/autopilot.proto\x12\x15reveille.autopilot.v1\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x1freveille/common/v1/reason.proto\"\xd1\x04\n\tAutopilot\x12\x14\n\x0c\x61utopilot_id\x18\x01 \x01(\t\x12\x14\n\x0cworkspace_id\x18\x02 \x01(\t\x12\r\n\x05title\x18\x03 \x01(\t\x12\x0e\n\x06prompt\x18\x04 \x01(\t\x12\x1c\n\x14issue_title_template\x18\x05 \x01(\t\x12\x10\n\x08\x61gent_id\x18\x06 \x01(\t\x12<\n\x0e\x65xecution_mode\x18\x07 \x01(\x0e\x32$.reveille.autopilot.v1.ExecutionMode\x12\x36\n\x06status\x18\x08 \x01(\x0e\x32&.reveille.autopilot.v1.AutopilotStatus\x12\x17\n\x0f\x63reator_user_id\x18\t \x01(\t\x12\x17\n\x0frule_version_id\x18\n \x01(\t\x12\x0c\n\x04\x65tag\x18\x0b \x01(\t\x12/\n\x0b\x63reate_time\x18\x0c \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12/\n\x0bupdate_time\x18\r \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x10\n\x08squad_id\x18\x0e \x01(\t\x12<\n\x0eoverlap_policy\x18\x0f \x01(\x0e\x32$.reveille.autopilot.v1.OverlapPolicy\x12\x12\n\nproject_id\x18\x10 \x01(\t\x12\x1b\n\x13subscriber_user_ids\x18\x11 \x03(\t\x12\x30\n\x0cpause_reason\x18\x12 \x01(\x0e\x32\x1a.reveille.common.v1.Reason\"\xe5\x02\n\x07Trigger\x12\x12\n\ntrigger_id\x18\x01 \x01(\t\x12\x14\n\x0c\x61utopilot_id\x18\x02 \x01(\t\x12\x14\n\x0cworkspace_id\x18\x03 \x01(\t\x12\x0f\n\x07\x65nabled\x18\x04 \x01(\x08\x12\r\n\x05label\x18\x05 \x01(\t\x12:\n\x08schedule\x18\x06 \x01(\x0b\x32&.reveille.autopilot.v1.ScheduleTriggerH\x00\x12\x38\n\x07webhook\x18\x07 \x01(\x0b\x32%.reveille.autopilot.v1.WebhookTriggerH\x00\x12\x19\n\x11publisher_user_id\x18\x08 \x01(\t\x12\x0e\n\x06synced\x18\t \x01(\x08\x12/\n\x0b\x63reate_time\x18\n \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x12\n\nsync_error\x18\x0b \x01(\t\x12\x0c\n\x04\x65tag\x18\x0c \x01(\tB\x06\n\x04kind\"\x92\x01\n\x0fScheduleTrigger\x12\x0c\n\x04\x63ron\x18\x01 \x01(\t\x12\x11\n\ttime_zone\x18\x02 \x01(\t\x12\x32\n\x0enext_fire_time\x18\x03 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12*\n\x06run_at\x18\x04 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\"u\n\x0eWebhookTrigger\x12\x10\n\x08provider\x18\x01 \x01(\t\x12\x39\n\revent_filters\x18\x02 \x03(\x0b\x32\".reveille.autopilot.v1.EventFilter\x12\x16\n\x0emax_body_bytes\x18\x03 \x01(\x05\"-\n\x0b\x45ventFilter\x12\r\n\x05\x65vent\x18\x01 \x01(\t\x12\x0f\n\x07\x61\x63tions\x18\x02 \x03(\t*m\n\rExecutionMode\x12\x1e\n\x1a\x45XECUTION_MODE_UNSPECIFIED\x10\x00\x12\x1b\n\x17\x45XECUTION_MODE_RUN_ONLY\x10\x01\x12\x1f\n\x1b\x45XECUTION_MODE_CREATE_ISSUE\x10\x02*\x8c\x01\n\x0f\x41utopilotStatus\x12 \n\x1c\x41UTOPILOT_STATUS_UNSPECIFIED\x10\x00\x12\x1b\n\x17\x41UTOPILOT_STATUS_ACTIVE\x10\x01\x12\x1b\n\x17\x41UTOPILOT_STATUS_PAUSED\x10\x02\x12\x1d\n\x19\x41UTOPILOT_STATUS_ARCHIVED\x10\x03*\xa2\x01\n\rOverlapPolicy\x12\x1e\n\x1aOVERLAP_POLICY_UNSPECIFIED\x10\x00\x12\x18\n\x14OVERLAP_POLICY_ALLOW\x10\x01\x12\x17\n\x13OVERLAP_POLICY_SKIP\x10\x02\x12\x1d\n\x19OVERLAP_POLICY_BUFFER_ONE\x10\x03\x12\x1f\n\x1bOVERLAP_POLICY_CANCEL_OTHER\x10\x04*`\n\x0bTriggerKind\x12\x1c\n\x18TRIGGER_KIND_UNSPECIFIED\x10\x00\x12\x19\n\x15TRIGGER_KIND_SCHEDULE\x10\x01\x12\x18\n\x14TRIGGER_KIND_WEBHOOK\x10\x02\x62\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n%reveille/autopilot/v1/autopilot.proto\x12\x15reveille.autopilot.v1\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x1freveille/common/v1/reason.proto\x1a*reveille/webhook/v1/endpoint_service.proto\"\xd1\x04\n\tAutopilot\x12\x14\n\x0c\x61utopilot_id\x18\x01 \x01(\t\x12\x14\n\x0cworkspace_id\x18\x02 \x01(\t\x12\r\n\x05title\x18\x03 \x01(\t\x12\x0e\n\x06prompt\x18\x04 \x01(\t\x12\x1c\n\x14issue_title_template\x18\x05 \x01(\t\x12\x10\n\x08\x61gent_id\x18\x06 \x01(\t\x12<\n\x0e\x65xecution_mode\x18\x07 \x01(\x0e\x32$.reveille.autopilot.v1.ExecutionMode\x12\x36\n\x06status\x18\x08 \x01(\x0e\x32&.reveille.autopilot.v1.AutopilotStatus\x12\x17\n\x0f\x63reator_user_id\x18\t \x01(\t\x12\x17\n\x0frule_version_id\x18\n \x01(\t\x12\x0c\n\x04\x65tag\x18\x0b \x01(\t\x12/\n\x0b\x63reate_time\x18\x0c \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12/\n\x0bupdate_time\x18\r \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x10\n\x08squad_id\x18\x0e \x01(\t\x12<\n\x0eoverlap_policy\x18\x0f \x01(\x0e\x32$.reveille.autopilot.v1.OverlapPolicy\x12\x12\n\nproject_id\x18\x10 \x01(\t\x12\x1b\n\x13subscriber_user_ids\x18\x11 \x03(\t\x12\x30\n\x0cpause_reason\x18\x12 \x01(\x0e\x32\x1a.reveille.common.v1.Reason\"\xe5\x02\n\x07Trigger\x12\x12\n\ntrigger_id\x18\x01 \x01(\t\x12\x14\n\x0c\x61utopilot_id\x18\x02 \x01(\t\x12\x14\n\x0cworkspace_id\x18\x03 \x01(\t\x12\x0f\n\x07\x65nabled\x18\x04 \x01(\x08\x12\r\n\x05label\x18\x05 \x01(\t\x12:\n\x08schedule\x18\x06 \x01(\x0b\x32&.reveille.autopilot.v1.ScheduleTriggerH\x00\x12\x38\n\x07webhook\x18\x07 \x01(\x0b\x32%.reveille.autopilot.v1.WebhookTriggerH\x00\x12\x19\n\x11publisher_user_id\x18\x08 \x01(\t\x12\x0e\n\x06synced\x18\t \x01(\x08\x12/\n\x0b\x63reate_time\x18\n \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x12\n\nsync_error\x18\x0b \x01(\t\x12\x0c\n\x04\x65tag\x18\x0c \x01(\tB\x06\n\x04kind\"\x92\x01\n\x0fScheduleTrigger\x12\x0c\n\x04\x63ron\x18\x01 \x01(\t\x12\x11\n\ttime_zone\x18\x02 \x01(\t\x12\x32\n\x0enext_fire_time\x18\x03 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12*\n\x06run_at\x18\x04 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\"\xac\x01\n\x0eWebhookTrigger\x12\x10\n\x08provider\x18\x01 \x01(\t\x12\x39\n\revent_filters\x18\x02 \x03(\x0b\x32\".reveille.autopilot.v1.EventFilter\x12\x16\n\x0emax_body_bytes\x18\x03 \x01(\x05\x12\x35\n\x07options\x18\x04 \x01(\x0b\x32$.reveille.webhook.v1.EndpointOptions\"-\n\x0b\x45ventFilter\x12\r\n\x05\x65vent\x18\x01 \x01(\t\x12\x0f\n\x07\x61\x63tions\x18\x02 \x03(\t*m\n\rExecutionMode\x12\x1e\n\x1a\x45XECUTION_MODE_UNSPECIFIED\x10\x00\x12\x1b\n\x17\x45XECUTION_MODE_RUN_ONLY\x10\x01\x12\x1f\n\x1b\x45XECUTION_MODE_CREATE_ISSUE\x10\x02*\x8c\x01\n\x0f\x41utopilotStatus\x12 \n\x1c\x41UTOPILOT_STATUS_UNSPECIFIED\x10\x00\x12\x1b\n\x17\x41UTOPILOT_STATUS_ACTIVE\x10\x01\x12\x1b\n\x17\x41UTOPILOT_STATUS_PAUSED\x10\x02\x12\x1d\n\x19\x41UTOPILOT_STATUS_ARCHIVED\x10\x03*\xa2\x01\n\rOverlapPolicy\x12\x1e\n\x1aOVERLAP_POLICY_UNSPECIFIED\x10\x00\x12\x18\n\x14OVERLAP_POLICY_ALLOW\x10\x01\x12\x17\n\x13OVERLAP_POLICY_SKIP\x10\x02\x12\x1d\n\x19OVERLAP_POLICY_BUFFER_ONE\x10\x03\x12\x1f\n\x1bOVERLAP_POLICY_CANCEL_OTHER\x10\x04*`\n\x0bTriggerKind\x12\x1c\n\x18TRIGGER_KIND_UNSPECIFIED\x10\x00\x12\x19\n\x15TRIGGER_KIND_SCHEDULE\x10\x01\x12\x18\n\x14TRIGGER_KIND_WEBHOOK\x10\x02\x62\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
 _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'reveille.autopilot.v1.autopilot_pb2', _globals)
 if not _descriptor._USE_C_DESCRIPTORS:
   DESCRIPTOR._loaded_options = None
-  _globals['_EXECUTIONMODE']._serialized_start=1401
-  _globals['_EXECUTIONMODE']._serialized_end=1510
-  _globals['_AUTOPILOTSTATUS']._serialized_start=1513
-  _globals['_AUTOPILOTSTATUS']._serialized_end=1653
-  _globals['_OVERLAPPOLICY']._serialized_start=1656
-  _globals['_OVERLAPPOLICY']._serialized_end=1818
-  _globals['_TRIGGERKIND']._serialized_start=1820
-  _globals['_TRIGGERKIND']._serialized_end=1916
-  _globals['_AUTOPILOT']._serialized_start=131
-  _globals['_AUTOPILOT']._serialized_end=724
-  _globals['_TRIGGER']._serialized_start=727
-  _globals['_TRIGGER']._serialized_end=1084
-  _globals['_SCHEDULETRIGGER']._serialized_start=1087
-  _globals['_SCHEDULETRIGGER']._serialized_end=1233
-  _globals['_WEBHOOKTRIGGER']._serialized_start=1235
-  _globals['_WEBHOOKTRIGGER']._serialized_end=1352
-  _globals['_EVENTFILTER']._serialized_start=1354
-  _globals['_EVENTFILTER']._serialized_end=1399
+  _globals['_EXECUTIONMODE']._serialized_start=1501
+  _globals['_EXECUTIONMODE']._serialized_end=1610
+  _globals['_AUTOPILOTSTATUS']._serialized_start=1613
+  _globals['_AUTOPILOTSTATUS']._serialized_end=1753
+  _globals['_OVERLAPPOLICY']._serialized_start=1756
+  _globals['_OVERLAPPOLICY']._serialized_end=1918
+  _globals['_TRIGGERKIND']._serialized_start=1920
+  _globals['_TRIGGERKIND']._serialized_end=2016
+  _globals['_AUTOPILOT']._serialized_start=175
+  _globals['_AUTOPILOT']._serialized_end=768
+  _globals['_TRIGGER']._serialized_start=771
+  _globals['_TRIGGER']._serialized_end=1128
+  _globals['_SCHEDULETRIGGER']._serialized_start=1131
+  _globals['_SCHEDULETRIGGER']._serialized_end=1277
+  _globals['_WEBHOOKTRIGGER']._serialized_start=1280
+  _globals['_WEBHOOKTRIGGER']._serialized_end=1452
+  _globals['_EVENTFILTER']._serialized_start=1454
+  _globals['_EVENTFILTER']._serialized_end=1499
 # @@protoc_insertion_point(module_scope)

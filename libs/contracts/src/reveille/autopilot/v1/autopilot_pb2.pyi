@@ -10,6 +10,7 @@ from google.protobuf import timestamp_pb2 as _timestamp_pb2
 from google.protobuf.internal import containers as _containers
 from google.protobuf.internal import enum_type_wrapper as _enum_type_wrapper
 from reveille.common.v1 import reason_pb2 as _reason_pb2
+from reveille.webhook.v1 import endpoint_service_pb2 as _endpoint_service_pb2
 import builtins as _builtins
 import sys
 import typing as _typing
@@ -346,6 +347,7 @@ class WebhookTrigger(_message.Message):
     PROVIDER_FIELD_NUMBER: _builtins.int
     EVENT_FILTERS_FIELD_NUMBER: _builtins.int
     MAX_BODY_BYTES_FIELD_NUMBER: _builtins.int
+    OPTIONS_FIELD_NUMBER: _builtins.int
     provider: _builtins.str
     """The sender's scheme, for example `github`."""
     max_body_bytes: _builtins.int
@@ -354,16 +356,21 @@ class WebhookTrigger(_message.Message):
     def event_filters(self) -> _containers.RepeatedCompositeFieldContainer[Global___EventFilter]:
         """The events listened for; empty means all."""
 
+    @_builtins.property
+    def options(self) -> _endpoint_service_pb2.EndpointOptions:
+        """What else the hook does otherwise than usual. The gateway judges it: what it refuses stands in sync_error."""
+
     def __init__(
         self,
         *,
         provider: _builtins.str = ...,
         event_filters: _abc.Iterable[Global___EventFilter] | None = ...,
         max_body_bytes: _builtins.int = ...,
+        options: _endpoint_service_pb2.EndpointOptions | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["options", b"options"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["event_filters", b"event_filters", "max_body_bytes", b"max_body_bytes", "provider", b"provider"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["event_filters", b"event_filters", "max_body_bytes", b"max_body_bytes", "options", b"options", "provider", b"provider"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -886,7 +886,7 @@ class UpdateTriggerRequest(_message.Message):
 
     @_builtins.property
     def update_mask(self) -> _field_mask_pb2.FieldMask:
-        """Of label, enabled, schedule.cron, schedule.time_zone, schedule.run_at, webhook.event_filters and webhook.max_body_bytes;
+        """Of label, enabled, schedule.cron, schedule.time_zone, schedule.run_at, webhook.event_filters, webhook.max_body_bytes and webhook.options;
         at least one. A cron takes the place of run_at, and run_at that of a cron. The kind and the provider stay.
         """
 
