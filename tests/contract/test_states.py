@@ -14,7 +14,7 @@ import pytest
 from google.protobuf.descriptor import EnumDescriptor
 
 from reveille.autopilot.v1 import run_pb2 as autopilot_run_pb2
-from reveille.heartbeat.v1 import issue_pb2, squad_pb2, wakeup_pb2
+from reveille.heartbeat.v1 import approval_pb2, issue_pb2, project_pb2, squad_pb2, wakeup_pb2
 from reveille.heartbeat.v1 import run_pb2 as heartbeat_run_pb2
 from reveille.scheduler.v1 import execution_pb2
 from reveille.webhook.v1 import delivery_service_pb2
@@ -132,6 +132,24 @@ MACHINES = (
         "status",
         issue_pb2.IssueStatus.DESCRIPTOR,
         "ISSUE_STATUS_",
+    ),
+    Machine(
+        "Approval",
+        "reveille_heartbeat",
+        "ApprovalStatus",
+        "approvals",
+        "status",
+        approval_pb2.ApprovalStatus.DESCRIPTOR,
+        "APPROVAL_STATUS_",
+    ),
+    Machine(
+        "Project",
+        "reveille_heartbeat",
+        "ProjectState",
+        "projects",
+        "state",
+        project_pb2.ProjectState.DESCRIPTOR,
+        "PROJECT_STATE_",
     ),
 )
 each_machine = pytest.mark.parametrize("machine", MACHINES, ids=lambda machine: machine.title)

@@ -11,7 +11,6 @@ import pytest
 from tests.unit.heartbeat.made import AGENT, ISSUE, NOW
 
 from reveille_heartbeat.domain.checkout import READY, Claim, begins_work, claim
-from reveille_heartbeat.domain.discussion import ApprovalStatus, may_decide
 from reveille_heartbeat.domain.issue_changes import (
     IssueWake,
     may_be_woken,
@@ -211,18 +210,6 @@ def test_a_new_owner_takes_the_others_place() -> None:
     cleared = IssueChange({"assignee_agent_id": None}).applied_to(person)
     assert cleared.assignee_user_id == "ann"
     assert differing(OURS, taken) == ("assignee_agent_id", "assignee_user_id")
-
-
-A = ApprovalStatus
-
-
-@pytest.mark.parametrize("current", list(A))
-def test_a_decision_is_made_once_and_again_after_a_wish_for_changes(current: A) -> None:
-    possible = {decision for decision in A if may_decide(current, decision)}
-    assert possible == {
-        A.PENDING: {A.REVISION_REQUESTED, A.APPROVED, A.REJECTED, A.CANCELLED},
-        A.REVISION_REQUESTED: {A.APPROVED, A.REJECTED, A.CANCELLED},
-    }.get(current, set())
 
 
 PAUSE = HoldOver(UUID(int=40), HoldMode.PAUSE, "", UUID(int=41), "ABC-9")

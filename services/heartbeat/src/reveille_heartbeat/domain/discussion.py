@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from datetime import datetime
-from enum import StrEnum
 from uuid import UUID
 
+from reveille_heartbeat.domain.states import ApprovalStatus
 from reveille_heartbeat.domain.values import Requester
 from reveille_heartbeat.domain.wakes import WakeReason
 
@@ -23,16 +23,6 @@ class Comment:
     run_id: UUID | None
     body: str
     created_at: datetime
-
-
-class ApprovalStatus(StrEnum):
-    """Where an approval stands."""
-
-    PENDING = "pending"
-    REVISION_REQUESTED = "revision_requested"
-    APPROVED = "approved"
-    REJECTED = "rejected"
-    CANCELLED = "cancelled"
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,10 +51,3 @@ DECISION_WAKES = {
     ApprovalStatus.REJECTED: WakeReason.APPROVAL_REJECTED,
     ApprovalStatus.REVISION_REQUESTED: WakeReason.APPROVAL_REVISION_REQUESTED,
 }
-
-
-def may_decide(current: ApprovalStatus, decision: ApprovalStatus) -> bool:
-    """Tell whether a decision can be made: once, and a second time after a wish for changes."""
-    if current is ApprovalStatus.REVISION_REQUESTED:
-        return decision not in (ApprovalStatus.PENDING, ApprovalStatus.REVISION_REQUESTED)
-    return current is ApprovalStatus.PENDING and decision is not ApprovalStatus.PENDING

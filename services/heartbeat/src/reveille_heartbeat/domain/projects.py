@@ -4,15 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from datetime import datetime
-from enum import StrEnum
 from uuid import UUID
 
-
-class ProjectState(StrEnum):
-    """Whether work is done for a project."""
-
-    ACTIVE = "active"
-    ARCHIVED = "archived"
+from reveille_heartbeat.domain.states import ProjectState
 
 
 @dataclass(frozen=True, slots=True)

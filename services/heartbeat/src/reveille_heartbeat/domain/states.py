@@ -56,6 +56,23 @@ class IssueState(StrEnum):
     CANCELLED = "cancelled"
 
 
+class ApprovalStatus(StrEnum):
+    """Where an approval stands."""
+
+    PENDING = "pending"
+    REVISION_REQUESTED = "revision_requested"
+    APPROVED = "approved"
+    REJECTED = "rejected"
+    CANCELLED = "cancelled"
+
+
+class ProjectState(StrEnum):
+    """Whether work is done for a project."""
+
+    ACTIVE = "active"
+    ARCHIVED = "archived"
+
+
 _W = WakeupState
 WAKEUP_INITIAL = frozenset({_W.QUEUED, _W.DEFERRED, _W.COALESCED, _W.SKIPPED, _W.CANCELLED})
 WAKEUP_TRANSITIONS: Mapping[WakeupState, frozenset[WakeupState]] = {
@@ -115,3 +132,25 @@ def may_move(current: IssueState, target: IssueState) -> bool:
     if current in ISSUE_TERMINAL:
         return target is IssueState.TODO
     return target in ISSUE_TRANSITIONS[current]
+
+
+_D = ApprovalStatus
+_DECIDED = frozenset({_D.APPROVED, _D.REJECTED, _D.CANCELLED})
+APPROVAL_INITIAL = frozenset({_D.PENDING})
+APPROVAL_TRANSITIONS: Mapping[ApprovalStatus, frozenset[ApprovalStatus]] = {
+    _D.PENDING: frozenset({_D.REVISION_REQUESTED, *_DECIDED}),
+    # The asker has changed what somebody wanted changed; the decision proper is still to come.
+    _D.REVISION_REQUESTED: _DECIDED,
+    _D.APPROVED: frozenset(),
+    _D.REJECTED: frozenset(),
+    _D.CANCELLED: frozenset(),
+}
+APPROVAL_TERMINAL = _DECIDED
+
+_P = ProjectState
+PROJECT_INITIAL = frozenset({_P.ACTIVE})
+PROJECT_TRANSITIONS: Mapping[ProjectState, frozenset[ProjectState]] = {
+    _P.ACTIVE: frozenset({_P.ARCHIVED}),
+    _P.ARCHIVED: frozenset({_P.ACTIVE}),
+}
+PROJECT_TERMINAL: frozenset[ProjectState] = frozenset()

@@ -6,7 +6,7 @@ from typing import Any
 
 from reveille.heartbeat.v1 import approval_pb2, issue_pb2
 from reveille.heartbeat.v1.issue_pb2_grpc import IssueServiceServicer
-from reveille_heartbeat.domain.discussion import ApprovalStatus
+from reveille_heartbeat.domain.states import ApprovalStatus
 from reveille_heartbeat.rpc import parse, parse_issues
 from reveille_heartbeat.rpc.show import enqueued
 from reveille_heartbeat.rpc.show_issues import APPROVAL_STATUSES, approval, comment

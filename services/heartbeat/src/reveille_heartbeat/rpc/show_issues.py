@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from reveille.heartbeat.v1 import approval_pb2, hold_pb2, issue_pb2, project_pb2
-from reveille_heartbeat.domain.discussion import Approval, ApprovalStatus, Comment
+from reveille_heartbeat.domain.discussion import Approval, Comment
 from reveille_heartbeat.domain.obstacles import HoldMode
-from reveille_heartbeat.domain.projects import Project, ProjectState
+from reveille_heartbeat.domain.projects import Project
+from reveille_heartbeat.domain.states import ApprovalStatus, ProjectState
 from reveille_heartbeat.domain.tree import Hold
 from reveille_heartbeat.rpc.show import known
 from reveille_heartbeat.usecases.etags import etag_of

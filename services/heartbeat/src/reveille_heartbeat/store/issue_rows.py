@@ -6,10 +6,10 @@ from collections.abc import Sequence
 
 import asyncpg
 
-from reveille_heartbeat.domain.discussion import Approval, ApprovalStatus, Comment
+from reveille_heartbeat.domain.discussion import Approval, Comment
 from reveille_heartbeat.domain.obstacles import HoldMode
-from reveille_heartbeat.domain.projects import Project, ProjectState
-from reveille_heartbeat.domain.states import IssueState
+from reveille_heartbeat.domain.projects import Project
+from reveille_heartbeat.domain.states import ApprovalStatus, IssueState, ProjectState
 from reveille_heartbeat.domain.tree import Hold, Member
 from reveille_heartbeat.domain.values import Requester, RequesterKind
 

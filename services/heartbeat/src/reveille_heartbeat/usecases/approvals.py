@@ -5,12 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from uuid import UUID
 
-from reveille_heartbeat.domain.discussion import (
-    DECISION_WAKES,
-    Approval,
-    ApprovalStatus,
-    may_decide,
-)
+from reveille_heartbeat.domain.discussion import DECISION_WAKES, Approval
+from reveille_heartbeat.domain.states import APPROVAL_TRANSITIONS, ApprovalStatus
 from reveille_heartbeat.domain.values import Issue, Origin, Payload, WakeupSource, Wish
 from reveille_heartbeat.domain.wakes import WakeReason
 from reveille_heartbeat.store.issue_rows import to_approval
@@ -169,7 +165,7 @@ class Approvals:
         require_etag(decision.etag, asked, "the approval")
         if asked.status is decision.status:
             return Decided(asked, None)
-        if not may_decide(asked.status, decision.status):
+        if decision.status not in APPROVAL_TRANSITIONS[asked.status]:
             raise _decided_otherwise(asked)
         row = await tx.fetchrow(
             Q["decide_approval"],

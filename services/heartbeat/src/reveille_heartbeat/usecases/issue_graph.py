@@ -8,8 +8,7 @@ from uuid import UUID
 from reveille_heartbeat.domain.invocability import may_invoke
 from reveille_heartbeat.domain.issue_changes import MAX_RELATIONS
 from reveille_heartbeat.domain.obstacles import MAX_DEPTH
-from reveille_heartbeat.domain.projects import ProjectState
-from reveille_heartbeat.domain.states import AgentState
+from reveille_heartbeat.domain.states import AgentState, ProjectState
 from reveille_heartbeat.domain.values import Issue
 from reveille_heartbeat.store.issue_rows import to_project
 from reveille_heartbeat.store.queries import Q

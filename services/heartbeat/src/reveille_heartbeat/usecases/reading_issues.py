@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from uuid import UUID
 
-from reveille_heartbeat.domain.discussion import Approval, ApprovalStatus, Comment
+from reveille_heartbeat.domain.discussion import Approval, Comment
 from reveille_heartbeat.domain.projects import Project
-from reveille_heartbeat.domain.states import IssueState
+from reveille_heartbeat.domain.states import ApprovalStatus, IssueState
 from reveille_heartbeat.domain.values import Issue
 from reveille_heartbeat.store.issue_rows import to_approval, to_comment, to_project
 from reveille_heartbeat.store.queries import Q
