@@ -39,6 +39,8 @@ COMMANDS: dict[str, str] = {
     "jobs": "reveille_cli.nouns.jobs:NOUN",
     "scopes": "reveille_cli.nouns.scopes:NOUN",
     "executions": "reveille_cli.nouns.executions:NOUN",
+    "apply": "reveille_cli.commands.apply:apply",
+    "export": "reveille_cli.commands.apply:export",
     "schedule": "reveille_cli.commands.schedule:app",
     "trace": "reveille_cli.commands.trace:trace",
     "why": "reveille_cli.commands.why:why",

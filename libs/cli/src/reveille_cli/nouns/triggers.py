@@ -39,7 +39,8 @@ def _secret_of_environment(request: Any, text: str, name: str) -> None:
     request.secret = read_secret(None, text, name)
 
 
-def _listen(webhook: Any, events: Sequence[str]) -> None:
+def listen(webhook: Any, events: Sequence[str]) -> None:
+    """Set the events a webhook listens for, written like `issues:opened,closed`."""
     for wanted in events:
         name, _, actions = wanted.partition(":")
         webhook.event_filters.add(event=name, actions=[each for each in actions.split(",") if each])
@@ -47,7 +48,7 @@ def _listen(webhook: Any, events: Sequence[str]) -> None:
 
 def _filters(request: Any, events: list[str], name: str) -> None:
     del name
-    _listen(request.trigger.webhook, [each for each in events if each])
+    listen(request.trigger.webhook, [each for each in events if each])
 
 
 def _enabled(request: Any, text: str, name: str) -> None:
@@ -186,7 +187,7 @@ def create_webhook(
             assign(request, "webhook.max_body_bytes", max_body_bytes, "max_body_bytes")
         if hook_options is not None:
             _options(request.webhook, hook_options, "options")
-        _listen(request.webhook, event or ())
+        listen(request.webhook, event or ())
         response = client.call(AUTOPILOTS, "CreateTrigger", request)
         if secret:
             _add_or_undo(client, response.trigger.trigger_id, secret, request_id)

@@ -20,7 +20,11 @@ def _fail_closed(request: Any, text: str, name: str) -> None:
 
 
 def _quota(request: Any, text: str, name: str) -> None:
-    quota = request.workspace.quota
+    read_quota(request.workspace.quota, text, name)
+
+
+def read_quota(quota: workspace_service_pb2.QuotaPolicy, text: str, name: str) -> None:
+    """Read a quota as people write it, such as `enforce:1000/month`."""
     if text == "off":
         quota.action = workspace_service_pb2.QUOTA_ACTION_OFF
         return

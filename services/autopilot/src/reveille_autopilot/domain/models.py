@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
@@ -177,8 +178,12 @@ class Trigger:
 
     @property
     def etag(self) -> str:
-        """The mark that changes with every change of its settings."""
-        return f"t{self.revision}"
+        """The mark that changes with its settings, and with nothing else.
+
+        The revision will not do: it also tells the receivers that the rule was paused.
+        """
+        settings = repr((self.enabled, self.label, self.config)).encode()
+        return f"t{hashlib.sha256(settings).hexdigest()[:16]}"
 
     @property
     def synced(self) -> bool:

@@ -1,0 +1,1 @@
+"""`reveille apply` and `reveille export`: a workspace as one file."""
