@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import hashlib
+import json
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import assert_never
 from uuid import UUID
@@ -182,8 +183,9 @@ class Trigger:
 
         The revision will not do: it also tells the receivers that the rule was paused.
         """
-        settings = repr((self.enabled, self.label, self.config)).encode()
-        return f"t{hashlib.sha256(settings).hexdigest()[:16]}"
+        settings = [self.enabled, self.label, asdict(self.config)]
+        written = json.dumps(settings, sort_keys=True, default=str).encode()
+        return f"t{hashlib.sha256(written).hexdigest()[:16]}"
 
     @property
     def synced(self) -> bool:
