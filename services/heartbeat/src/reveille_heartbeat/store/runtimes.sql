@@ -16,7 +16,7 @@ RETURNING runtime_id;
 -- $3 why it is of no use, $4 metadata (null: unchanged)
 UPDATE runtimes
 SET presence_expires_at = clock() + $2::interval, unusable_reason = $3,
-    metadata = coalesce($4, metadata), revision = revision + 1, updated_at = clock()
+    metadata = coalesce($4, metadata), updated_at = clock()
 WHERE runtime_id = $1 AND kind = 'remote';
 
 -- name: find_runtimes

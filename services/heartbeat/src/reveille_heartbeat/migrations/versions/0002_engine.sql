@@ -15,7 +15,6 @@ ALTER TABLE runtimes
     -- Present and yet of no use, in its own words; empty when it can run agents.
     ADD COLUMN unusable_reason text NOT NULL DEFAULT '',
     ADD COLUMN metadata jsonb NOT NULL DEFAULT '{}',
-    ADD COLUMN revision bigint NOT NULL DEFAULT 1,
     ADD COLUMN updated_at timestamptz NOT NULL DEFAULT clock();
 UPDATE runtimes SET kind = 'local' WHERE name = 'local';
 
