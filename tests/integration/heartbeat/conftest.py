@@ -10,6 +10,7 @@ from typing import Any
 
 import asyncpg
 import pytest
+from tests.integration.heartbeat.desk import Desk
 from tests.integration.heartbeat.kit import QUICK, Client, World
 from tests.integration.heartbeat.replica import Replicas, replicas_of
 
@@ -174,3 +175,9 @@ async def replicas(
 ) -> AsyncIterator[Replicas]:
     async with replicas_of(keys, database, tmp_path) as made:
         yield made
+
+
+@pytest.fixture
+async def desk(database: TestDatabase) -> Desk:
+    """Heartbeat's enqueueing without a service around it."""
+    return await Desk.open(database)

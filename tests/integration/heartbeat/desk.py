@@ -62,7 +62,7 @@ class Desk:
         self._issues = 0
 
     @classmethod
-    async def open(cls, database: TestDatabase, *, pool_max: int = 6) -> Desk:
+    async def open(cls, database: TestDatabase, *, pool_max: int = 12) -> Desk:
         """Make the workspace."""
         db = await database.open("heartbeat", pool_max=pool_max)
         desk = cls(database, db, await database.connect("reveille_heartbeat_app"))

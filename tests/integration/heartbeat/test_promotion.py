@@ -15,15 +15,9 @@ from reveille_heartbeat.usecases.cancel_wakeups import Cancellation
 from reveille_heartbeat.usecases.known_wishes import Enqueued
 from reveille_heartbeat.usecases.loaded import load
 from reveille_runtime.ids import new_id
-from reveille_testkit.database import TestDatabase
 
 QUEUED, DEFERRED = WakeupState.QUEUED, WakeupState.DEFERRED
 ANN = Requester(RequesterKind.AGENT, "ann")
-
-
-@pytest.fixture
-async def desk(database: TestDatabase) -> Desk:
-    return await Desk.open(database)
 
 
 async def at_work(desk: Desk, issue: UUID, agent: UUID | None = None) -> tuple[Enqueued, UUID]:

@@ -17,12 +17,13 @@ ORDER BY comment_id;
 
 -- name: agents_with_work
 -- Agents that an issue waits for. $1 agents
-SELECT a.agent_id FROM unnest($1::uuid[]) AS a (agent_id)
-WHERE EXISTS (
-    SELECT FROM issues i
-    WHERE i.assignee_agent_id = a.agent_id AND i.status IN ('todo', 'in_progress')
-        AND i.deleted_at IS NULL
-);
+SELECT i.assignee_agent_id AS agent_id FROM unnest($1::uuid[]) AS a (agent_id)
+CROSS JOIN LATERAL (
+    SELECT assignee_agent_id FROM issues
+    WHERE assignee_agent_id = a.agent_id AND status IN ('todo', 'in_progress')
+        AND deleted_at IS NULL
+    LIMIT 1
+) i;
 
 -- name: past_runs_of_issues
 -- What agents last did on issues, newest first. $1 agents, $2 issues, $3 limit per pair

@@ -11,11 +11,15 @@ ON CONFLICT DO NOTHING
 RETURNING workspace_id, occurrence_key;
 
 -- name: find_occurrences
--- What keys have made. $1 workspaces, $2 keys
+-- What keys have made; lateral, so that no plan made for a small table reads a large one whole.
+-- $1 workspaces, $2 keys
 SELECT o.workspace_id, o.occurrence_key, o.wakeup_id, o.issue_id, o.cancelled_at
-FROM occurrences o
-JOIN unnest($1::uuid[], $2::text[]) AS k (workspace_id, occurrence_key)
-    ON o.workspace_id = k.workspace_id AND o.occurrence_key = k.occurrence_key;
+FROM unnest($1::uuid[], $2::text[]) AS k (workspace_id, occurrence_key)
+CROSS JOIN LATERAL (
+    SELECT workspace_id, occurrence_key, wakeup_id, issue_id, cancelled_at FROM occurrences
+    WHERE workspace_id = k.workspace_id AND occurrence_key = k.occurrence_key
+    LIMIT 1
+) o;
 
 -- name: lock_occurrence
 -- A cancellation and a late enqueue meet here. $1 workspace, $2 key

@@ -1,7 +1,11 @@
 -- name: open_blockers
--- What issues still wait for: only `done` resolves a blocker. $1 issues
+-- What issues still wait for: only `done` resolves a blocker. Lateral, so that no plan reads all
+-- issues. $1 issues
 SELECT r.issue_id, r.blocker_issue_id, b.identifier, b.title, b.status
-FROM issue_relations r JOIN issues b ON b.issue_id = r.blocker_issue_id
+FROM issue_relations r
+CROSS JOIN LATERAL (
+    SELECT identifier, title, status FROM issues WHERE issue_id = r.blocker_issue_id LIMIT 1
+) b
 WHERE r.issue_id = ANY($1::uuid[]) AND b.status <> 'done'
 ORDER BY r.issue_id, r.blocker_issue_id;
 

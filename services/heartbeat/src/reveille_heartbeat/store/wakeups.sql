@@ -56,10 +56,13 @@ WHERE wakeup_id = ANY($1::uuid[]);
 -- name: find_by_idempotency_key
 -- What another caller's keys have made. $1 workspaces, $2 callers, $3 keys
 SELECT w.wakeup_id, w.workspace_id, w.caller, w.idempotency_key
-FROM wakeup_requests w
-JOIN unnest($1::uuid[], $2::text[], $3::text[]) AS k (workspace_id, caller, idempotency_key)
-    ON w.workspace_id = k.workspace_id AND w.caller = k.caller
-        AND w.idempotency_key = k.idempotency_key;
+FROM unnest($1::uuid[], $2::text[], $3::text[]) AS k (workspace_id, caller, idempotency_key)
+CROSS JOIN LATERAL (
+    SELECT wakeup_id, workspace_id, caller, idempotency_key FROM wakeup_requests
+    WHERE workspace_id = k.workspace_id AND caller = k.caller
+        AND idempotency_key = k.idempotency_key
+    LIMIT 1
+) w;
 
 -- name: list_wakeups
 -- A page of a workspace's wakeups, newest first. $1 workspace, $2 agent (null: all),

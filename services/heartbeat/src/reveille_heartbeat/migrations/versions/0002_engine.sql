@@ -118,6 +118,9 @@ ALTER TABLE issues
     ADD CHECK (parent_issue_id <> issue_id);
 UPDATE issues SET origin_kind = 'autopilot' WHERE occurrence_key IS NOT NULL;
 CREATE UNIQUE INDEX issues_identifier ON issues (identifier, workspace_id);
+-- What waits for its agent to do it.
+CREATE INDEX issues_to_do ON issues (assignee_agent_id)
+    WHERE status IN ('todo', 'in_progress') AND deleted_at IS NULL;
 CREATE INDEX issues_parent ON issues (parent_issue_id) WHERE parent_issue_id IS NOT NULL;
 CREATE INDEX issues_project ON issues (project_id, issue_id DESC) WHERE project_id IS NOT NULL;
 -- Stale locks are looked for here.

@@ -1,0 +1,181 @@
+"""What a wish meets under its lock: a wake to join, a run to wait for, or room of its own."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import replace
+from typing import Any
+from uuid import uuid4
+
+import pytest
+from tests.integration.heartbeat.desk import Desk
+
+from reveille_heartbeat.domain.reasons import Reason
+from reveille_heartbeat.domain.states import WakeupState
+from reveille_heartbeat.store.queries import Q
+from reveille_runtime.lockorder import Level, LockOrder
+
+QUEUED, DEFERRED, COALESCED = WakeupState.QUEUED, WakeupState.DEFERRED, WakeupState.COALESCED
+
+
+async def test_what_joins_a_queued_wake_is_told_with_it(desk: Desk) -> None:
+    agent = await desk.agent()
+    issue = await desk.issue(agent)
+    one, two, three = [await desk.comment(issue) for _ in range(3)]
+    foreign = await desk.comment(await desk.issue(agent))
+    target = await desk.one(desk.wish(agent, issue))
+    joined = await desk.wake(
+        desk.commented(agent, issue, one, foreign),
+        desk.commented(agent, issue, two, one),
+        desk.wish(agent, issue, fresh_session=True),
+        desk.wish(agent, issue),
+    )
+    joined += await desk.wake(desk.commented(agent, issue, three))
+
+    assert {each.state for each in joined} == {COALESCED}
+    merged = await desk.wakeup(target.wakeup_id)
+    assert merged.comment_ids == (one, two, three)
+    assert merged.fresh_session
+    assert merged.coalesced_count == 5
+    assert merged.context == {"comment_reason": "issue_commented"}
+    assert await desk.runs() == 1
+
+
+async def test_what_joins_in_the_same_batch_is_told_with_it(desk: Desk) -> None:
+    agent = await desk.agent()
+    issue = await desk.issue(agent)
+    comment = await desk.comment(issue)
+    target, _, _ = await desk.wake(
+        desk.wish(agent, issue),
+        desk.commented(agent, issue, comment),
+        desk.wish(agent, issue, fresh_session=True),
+    )
+
+    merged = await desk.wakeup(target.wakeup_id)
+    assert (merged.comment_ids, merged.fresh_session) == ((comment,), True)
+    assert merged.coalesced_count == 2
+
+
+async def test_who_comes_while_the_agent_works_waits_and_those_after_join_that_one(
+    desk: Desk,
+) -> None:
+    agent, other = await desk.agent(), await desk.agent("bob")
+    issue = await desk.issue(agent)
+    first = await desk.one(desk.wish(agent, issue))
+    await desk.begin(first.wakeup_id)
+    one, two = await desk.comment(issue), await desk.comment(issue)
+
+    waits = await desk.one(desk.commented(agent, issue, one, idempotency_key="comment:1"))
+    joins = await desk.one(desk.commented(agent, issue, two))
+    elses = await desk.one(desk.wish(other, issue))
+    assert [each.state for each in (waits, joins, elses)] == [DEFERRED, COALESCED, DEFERRED]
+    assert waits.reason == Reason.ISSUE_BUSY
+    stored = await desk.wakeup(waits.wakeup_id)
+    assert (stored.comment_ids, stored.coalesced_count) == ((one, two), 1)
+    again = await desk.one(desk.wish(agent, issue, idempotency_key="comment:1"))
+    assert (again.wakeup_id, again.existed) == (waits.wakeup_id, True)
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        # Nothing that says nothing new is lost in a run that ends just now, either.
+        {"prompt": ""},
+        {"wake_reason": "approval_approved"},
+        {"wake_reason": "issue_blockers_resolved", "idempotency_key": "level"},
+        {"fresh_session": True},
+    ],
+)
+async def test_no_wake_is_lost_in_a_run_whose_agent_is_at_work(
+    desk: Desk, changes: dict[str, Any]
+) -> None:
+    agent = await desk.agent()
+    issue = await desk.issue(agent)
+    first = await desk.one(desk.wish(agent, issue, **changes))
+    await desk.begin(first.wakeup_id)
+    key = {"idempotency_key": "next"} if "idempotency_key" in changes else {}
+    waits = await desk.one(desk.wish(agent, issue, **(changes | key)))
+
+    assert waits.state is DEFERRED
+    if key:
+        again = await desk.one(desk.wish(agent, issue, **(changes | key)))
+        assert (again.wakeup_id, again.existed) == (waits.wakeup_id, True)
+    free = await desk.one(desk.wish(agent, task_key="a"))
+    await desk.begin(free.wakeup_id)
+    assert (await desk.one(desk.wish(agent, task_key="a"))).state is QUEUED
+
+
+async def test_a_persons_word_brings_a_retry_forward_and_nobody_elses_does(desk: Desk) -> None:
+    agent = await desk.agent()
+    issue = await desk.issue(agent)
+    first = await desk.one(desk.wish(agent, issue))
+    run_id = await desk.begin(first.wakeup_id)
+    later = "clock() + interval '1 hour'"
+    await desk.set_run(
+        run_id,
+        {"state": "scheduled_retry", "occupied": False, "lease_token": None},
+        lease_expires_at="NULL",
+        scheduled_retry_at=later,
+    )
+    due = "SELECT scheduled_retry_at <= clock() FROM runs"
+
+    robot = await desk.one(desk.wish(agent, issue))
+    assert robot.state is COALESCED
+    assert not await desk.rows.fetchval(due)
+    comment = await desk.comment(issue)
+    person = await desk.one(desk.commented(agent, issue, comment))
+    assert person.state is COALESCED
+    assert await desk.rows.fetchval(due)
+    assert (await desk.wakeup(first.wakeup_id)).comment_ids == (comment,)
+
+
+async def test_two_occurrences_on_one_issue_have_a_run_each(desk: Desk) -> None:
+    agent = await desk.agent()
+    issue = await desk.issue(agent)
+    answers = await desk.wake(
+        desk.keyed("webhook:1", agent, issue), desk.keyed("webhook:2", agent, issue)
+    )
+    free = await desk.one(desk.wish(agent, issue))
+
+    assert [each.state for each in answers] == [QUEUED, QUEUED]
+    assert free.state is DEFERRED
+    assert await desk.runs() == 2
+
+
+async def test_parallel_wakes_of_one_task_make_one_run_and_of_another_their_own(
+    desk: Desk,
+) -> None:
+    agent = await desk.agent()
+    wishes = [desk.wish(agent, task_key=("a", "b", "")[at % 3]) for at in range(12)]
+    answers = await asyncio.gather(*(desk.one(each) for each in wishes))
+
+    assert sum(each.state is QUEUED for each in answers) == 3
+    assert sum(each.state is COALESCED for each in answers) == 9
+    assert await desk.runs() == 3
+
+
+async def test_parallel_wakes_on_one_issue_make_one_run(desk: Desk) -> None:
+    agents = [await desk.agent(name) for name in ("ann", "bob")]
+    issue = await desk.issue()
+    wishes = [desk.wish(agents[at % 2], issue) for at in range(10)]
+    answers = await asyncio.gather(*(desk.one(each) for each in wishes))
+
+    assert sum(each.state is QUEUED for each in answers) == 1
+    assert sum(each.state is DEFERRED for each in answers) == 1
+    assert await desk.runs() == 1
+
+
+async def test_a_transaction_that_holds_the_issue_enqueues_with_its_own_writes(
+    desk: Desk,
+) -> None:
+    agent = await desk.agent()
+    issue = await desk.issue(agent)
+    wish = desk.wish(agent, issue, idempotency_key="moved")
+    async with desk.db.transaction() as tx:
+        await LockOrder().take(tx, Level.ISSUE, Q["lock_issues"], [issue])
+        first, repeat = await desk.enqueuing.locked(tx, [wish, replace(wish, wakeup_id=uuid4())])
+        (again,) = await desk.enqueuing.locked(tx, [replace(wish, wakeup_id=uuid4())])
+
+    assert (first.state, first.existed) == (QUEUED, False)
+    assert repeat == again == replace(first, existed=True)
+    assert await desk.states([first]) == [QUEUED]

@@ -1,0 +1,81 @@
+"""What enqueueing reads is bounded by its batch, however much history there is."""
+
+from __future__ import annotations
+
+from typing import Any
+from uuid import uuid4
+
+from tests.integration.heartbeat.desk import Desk
+
+from reveille_heartbeat.store.queries import Q
+
+_ROWS = 8_000
+_LARGE = ("wakeup_requests", "runs", "issues", "occurrences")
+
+
+async def fill(desk: Desk) -> None:
+    """Make a past of twenty agents: one issue per run, and now and then a wake that waits."""
+    for number in range(20):
+        await desk.agent(f"agent {number}")
+    await desk.rows.execute(
+        "INSERT INTO issues (issue_id, workspace_id, number, identifier, title, status)"
+        " SELECT gen_random_uuid(), $1, n, 'ABC-' || n, 'x', 'done'"
+        " FROM generate_series(1, $2::int) n",
+        desk.workspace_id,
+        _ROWS,
+    )
+    await desk.rows.execute(
+        "INSERT INTO wakeup_requests (wakeup_id, workspace_id, agent_id, source, wake_reason,"
+        " title, issue_id, state, reason, caller, idempotency_key, run_id, finished_at)"
+        " SELECT gen_random_uuid(), $1, a.agent_id, 'automation', 'x', 'x', i.issue_id,"
+        " CASE i.number % 500 WHEN 0 THEN 'deferred' ELSE 'completed' END, 'issue_busy', 'robot',"
+        " i.number::text, gen_random_uuid(), CASE i.number % 500 WHEN 0 THEN NULL ELSE clock() END"
+        " FROM issues i JOIN (SELECT agent_id, row_number() OVER () AS n FROM agents) a"
+        " ON a.n = 1 + i.number % 20",
+        desk.workspace_id,
+    )
+    await desk.rows.execute(
+        "INSERT INTO runs (run_id, workspace_id, agent_id, wakeup_id, issue_id, state, attempt,"
+        " ready_rank, priority, start_by, started_at, finished_at, follow_up_done_at)"
+        " SELECT run_id, workspace_id, agent_id, wakeup_id, issue_id, 'succeeded', 1, 1, 4,"
+        " clock(), clock() - interval '3 d', clock(), clock()"
+        " FROM wakeup_requests WHERE state = 'completed'"
+    )
+    await desk.rows.execute(
+        "INSERT INTO occurrences (workspace_id, occurrence_key, wakeup_id)"
+        " SELECT workspace_id, idempotency_key, wakeup_id FROM wakeup_requests"
+    )
+
+
+async def test_no_history_is_read_for_a_wish(desk: Desk) -> None:
+    # Statistics are those of an empty database, as on the first busy day.
+    await fill(desk)
+    agents = [row[0] for row in await desk.rows.fetch("SELECT agent_id FROM agents")]
+    issues = [row[0] for row in await desk.rows.fetch("SELECT issue_id FROM issues LIMIT 20")]
+    spaces, names = [desk.workspace_id] * 20, [str(number) for number in range(1, 21)]
+    asked: dict[str, list[Any]] = {
+        "find_by_idempotency_key": [spaces, ["robot"] * 20, names],
+        "find_occurrences": [spaces, names],
+        "issues_by_identifier": [[f"ABC-{name}" for name in names], spaces],
+        "issue_facts": [issues],
+        "open_blockers": [issues],
+        "holds_over_issues": [issues, 100],
+        "find_managers": [agents],
+        "agents_with_work": [agents],
+        "past_runs_of_issues": [agents, issues, 8],
+        "last_free_runs": [agents],
+        "use_of_today": [agents],
+        "open_wakes_on_issues": [agents, issues],
+        "open_wakes_on_tasks": [agents, [""] * 20],
+        "issues_with_run": [issues],
+        "oldest_deferred": [issues],
+        "stranded_issues": [uuid4(), 100],
+        "oldest_wait": [],
+    }
+    for _ in ("before", "after"):
+        for name, arguments in asked.items():
+            plan = await desk.rows.fetch(f"EXPLAIN {Q[name].sql}", *arguments)
+            text = "\n".join(row["QUERY PLAN"] for row in plan)
+            for table in _LARGE:
+                assert f"Seq Scan on {table}" not in text, f"{name}\n{text}"
+        await (await desk.database.admin()).execute("ANALYZE")
