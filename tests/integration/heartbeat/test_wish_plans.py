@@ -9,7 +9,7 @@ from tests.integration.heartbeat.desk import Desk
 
 from reveille_heartbeat.store.queries import Q
 
-_ROWS = 8_000
+_ROWS = 20_000
 _LARGE = ("wakeup_requests", "runs", "issues", "occurrences")
 
 
