@@ -46,6 +46,10 @@ class Spool:
         """The payload's body as it came."""
         return self.root / "payload.body"
 
+    def body_path(self, body: bytes) -> str:
+        """Say where an agent reads the body; one without bytes needs no file made for it."""
+        return str(self.body) if body else os.devnull
+
     @property
     def result(self) -> Path:
         """What the agent may write."""
@@ -57,13 +61,16 @@ class Spool:
         return self.root / "work"
 
     def prepare(self, payload: bytes, body: bytes) -> None:
-        """Write what the agent gets to read; the payload document last and whole."""
+        """Write what the agent gets to read.
+
+        A crash on the way needs no care: an attempt whose agent was not started is repeated under
+        another id.
+        """
         self.root.mkdir(mode=0o700, parents=True, exist_ok=True)
         self.work.mkdir(mode=0o700, exist_ok=True)
-        _write(self.body, body)
-        draft = self.root / "payload.part"
-        _write(draft, payload)
-        draft.replace(self.payload)
+        if body:
+            _write(self.body, body)
+        _write(self.payload, payload)
 
     def read_result(self) -> bytes | None:
         """Give the result file, cut just past what is accepted; None when there is none."""

@@ -32,7 +32,7 @@ async def payload(context: RunContext, parts: Parts) -> None:
         issue=loaded.issue,
         payload=loaded.payload,
         body=body,
-        body_path=str(spool.body) if files else "",
+        body_path=spool.body_path(body) if files else "",
         joined=loaded.joined,
         comments=loaded.comments,
     )
