@@ -410,7 +410,7 @@ async def test_people_ask_people_and_nobody_is_woken(desk: Desk) -> None:
 
 async def test_an_agent_without_an_issue_hears_of_its_decision_too(desk: Desk) -> None:
     (ann,) = await desk.agents("ann")
-    result = await desk.world.wake(ann, "manual:1")
+    result = await desk.world.wake(ann, "manual:1", task_key="deploys")
     (attempt,) = await desk.world.attempts(result.wakeup_id)
     await desk.rows.execute(
         "UPDATE runs SET state = 'running', occupied = true, started_at = clock(),"
@@ -426,3 +426,5 @@ async def test_an_agent_without_an_issue_hears_of_its_decision_too(desk: Desk) -
     answer = await resolve(desk, asked.approval.approval_id, approval_pb2.APPROVAL_STATUS_APPROVED)
     woken = await desk.world.wakeup(answer.wakeup_id)
     assert (woken.agent_id, woken.wake_reason) == (ann.agent_id, "approval_approved")
+    row = "SELECT task_key FROM wakeup_requests WHERE wakeup_id = $1"
+    assert await desk.rows.fetchval(row, UUID(answer.wakeup_id)) == "deploys"

@@ -213,7 +213,9 @@ async def test_a_run_writes_about_its_issue_and_what_is_below_while_it_lives(des
     run_id = await desk.begin(mine.issue_id)
     agent = desk.run(run_id)
 
-    part = await desk.create("part", by=agent, assignee_agent_id=bob.agent_id)
+    part = await desk.create("part", by=agent, assignee_agent_id=bob.agent_id, request_id="one")
+    again = await desk.create("part", by=agent, assignee_agent_id=bob.agent_id, request_id="one")
+    assert again == part
     assert (part.parent_issue_id, part.origin_kind, part.origin_id) == (
         mine.issue_id,
         "agent",

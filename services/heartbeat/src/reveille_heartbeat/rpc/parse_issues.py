@@ -21,7 +21,7 @@ from reveille_runtime.access import Actor, CallerKind
 from reveille_runtime.carrier import inject
 from reveille_runtime.ids import new_id
 from reveille_runtime.masks import read_mask
-from reveille_runtime.validation import Violations
+from reveille_runtime.validation import NIL, Violations
 
 OPEN_STATES = {n: state for n, state in ISSUE_STATES.items() if state not in ISSUE_TERMINAL}
 _MAX_USER = 128
@@ -93,9 +93,8 @@ def new_issue(request: pb.CreateIssueRequest, actor: Actor) -> NewIssue:
     if (assignee is None and squad is None) or status is IssueState.BACKLOG:
         return new
     # A squad's leader takes its place when the row is written.
-    agent_id = assignee or UUID(int=0)
-    wish = parse.assignment(agent_id, workspace_id, title, description, actor, who, what)
-    return replace(new, wish=wish)
+    wish = parse.assignment(assignee or NIL, workspace_id, title, description, actor, who, what)
+    return replace(new, wish=replace(wish, squad_id=squad))
 
 
 def change(

@@ -31,6 +31,11 @@ WHERE a.workspace_id = $1
 ORDER BY a.approval_id DESC
 LIMIT $6;
 
+-- name: task_of_run
+-- What keeps the conversation together that an attempt belongs to. $1 run
+SELECT w.task_key FROM runs r JOIN wakeup_requests w ON w.wakeup_id = r.wakeup_id
+WHERE r.run_id = $1;
+
 -- name: decide_approval
 -- One decision wins: no row when it was changed since it was read. $1 id, $2 revision it had,
 -- $3 status, $4 who decides, $5 note

@@ -180,7 +180,8 @@ class Approvals:
             return await self._beaten(tx, actor, decision)
         approval = to_approval(row)
         await feed.append(tx, [events.approval(approval, "approval.resolved")])
-        wish = self._wish(approval, issue, author_of_actor(actor))
+        task_key = await _task_of(tx, approval) if issue is None else ""
+        wish = self._wish(approval, issue, author_of_actor(actor), task_key)
         wakeups = await self._consequences.wake(tx, [] if wish is None else [wish])
         return Decided(approval, wakeups[0] if wakeups else None)
 
@@ -190,7 +191,9 @@ class Approvals:
             return Decided(now, None)
         raise _decided_otherwise(now)
 
-    def _wish(self, approval: Approval, issue: Issue | None, author: Author) -> Wish | None:
+    def _wish(
+        self, approval: Approval, issue: Issue | None, author: Author, task_key: str
+    ) -> Wish | None:
         reason: WakeReason | None = DECISION_WAKES.get(approval.status)
         if reason is None or approval.requested_by_agent_id is None:
             return None
@@ -208,7 +211,7 @@ class Approvals:
             origin=Origin(originator_user_id=author.user_id, trace_carrier=inject()),
             payload=Payload(),
             requester=author.requester,
-            task_key="" if issue is not None else f"approval:{approval.approval_id}",
+            task_key=task_key,
             context={
                 "approval": {
                     "approval_id": str(approval.approval_id),
@@ -225,6 +228,14 @@ async def find_approval(tx: Tx, actor: Actor, approval_id: UUID) -> Approval:
     rows = await tx.fetch(Q["find_approvals"], [approval_id])
     found = to_approval(rows[0]) if rows else None
     return require_visible(actor, found, "approval", approval_id)
+
+
+async def _task_of(tx: Tx, approval: Approval) -> str:
+    """Name the conversation in which an agent asked, so that it goes on there."""
+    if approval.requested_by_run_id is None:
+        return ""
+    task_key: str | None = await tx.fetchval(Q["task_of_run"], approval.requested_by_run_id)
+    return task_key or ""
 
 
 def _decided_otherwise(approval: Approval) -> FailedPrecondition:

@@ -28,7 +28,8 @@ from reveille_heartbeat.usecases.issue_graph import (
 from reveille_heartbeat.usecases.issue_names import IssueRef, id_of
 from reveille_heartbeat.usecases.issue_views import IssueView, view_of
 from reveille_heartbeat.usecases.known_wishes import Enqueued
-from reveille_heartbeat.usecases.repeats import Repeatable, made, made_before
+from reveille_heartbeat.usecases.normalising import normalise
+from reveille_heartbeat.usecases.repeats import Repeatable, made_all, made_all_before
 from reveille_heartbeat.usecases.targets import read_squads
 from reveille_runtime import feed
 from reveille_runtime.access import Actor, CallerKind
@@ -136,9 +137,9 @@ class CreateIssue:
             )
             if not taken:
                 return await self._made_by_key(tx, new, carrier)
-        before = await made_before(tx, new.repeatable)
+        before = await made_all_before(tx, new.repeatable)
         if before is not None:
-            return await self._made_by_request(tx, before)
+            return await self._made_by_request(tx, *before)
         workspace = await self._workspace(tx, new.workspace_id)
         new = await self._for_leader(tx, new)
         number: int = await tx.fetchval(Q["next_issue_number"], new.workspace_id)
@@ -148,7 +149,8 @@ class CreateIssue:
         if new.wish is not None:
             wish = replace(new.wish, issue_id=issue.issue_id)
             (wakeup,) = await self._enqueuing.locked(tx, [wish], {wish.wakeup_id: carrier})
-        await made(tx, new.repeatable, issue.issue_id)
+        woken = [] if wakeup is None else [wakeup.wakeup_id]
+        await made_all(tx, new.repeatable, [issue.issue_id, *woken])
         return Created(issue, wakeup)
 
     async def _workspace(self, tx: Tx, workspace_id: UUID) -> Workspace:
@@ -167,10 +169,7 @@ class CreateIssue:
             raise InvalidArgument.of(
                 "assignee_squad_id", f"{squad_id} is not a squad of this workspace"
             )
-        wish = new.wish
-        if wish is not None:
-            wish = replace(wish, agent_id=squad.leader_agent_id, squad_id=squad_id)
-        return replace(new, assignee_agent_id=squad.leader_agent_id, wish=wish)
+        return replace(new, assignee_agent_id=squad.leader_agent_id)
 
     async def _tie(self, tx: Tx, new: NewIssue) -> tuple[NewIssue, Ties]:
         """Find and lock what it is a part of and what blocks it; a run writes below its own issue.
@@ -194,6 +193,8 @@ class CreateIssue:
         if parent_id is not None:
             parent = await check_parent(tx, new.workspace_id, None, parent_id)
             author = await author_of(tx, new.actor, parent)
+            responsible = new.responsible_user_id or parent.responsible_user_id
+            new = replace(new, responsible_user_id=responsible)
         wanted = {
             "assignee_agent_id": new.assignee_agent_id,
             "reviewer_agent_id": new.reviewer_agent_id,
@@ -202,9 +203,6 @@ class CreateIssue:
         await check_project(tx, new.workspace_id, new.project_id)
         await check_blockers(tx, new.workspace_id, new.issue_id, set(blockers), "blocker_issue_ids")
         await note_progress(tx, author)
-        if author.run is not None:
-            responsible = new.responsible_user_id or author.run.responsible_user_id
-            new = replace(new, responsible_user_id=responsible)
         return new, Ties(parent_id, tuple(sorted(set(blockers))))
 
     async def _insert(
@@ -253,9 +251,8 @@ class CreateIssue:
                 [new.wish.wakeup_id],
             )
             if linked:
-                late = await self._enqueuing.unknown(
-                    tx, [], {new.wish.wakeup_id: carrier}, [new.wish]
-                )
+                wishes = await normalise(tx, [new.wish])
+                late = await self._enqueuing.unknown(tx, [], {new.wish.wakeup_id: carrier}, wishes)
                 return Created(None, late[new.wish.wakeup_id])
             rows = await tx.fetch(Q["find_occurrences"], [new.workspace_id], [new.occurrence_key])
             found = rows[0]
@@ -263,10 +260,10 @@ class CreateIssue:
         wakeups = await tx.fetch(Q["find_wakeups"], [found["wakeup_id"]])
         return Created(issue, Enqueued.of(to_wakeup(wakeups[0])) if wakeups else None)
 
-    async def _made_by_request(self, tx: Tx, issue_id: UUID) -> Created:
+    async def _made_by_request(self, tx: Tx, issue_id: UUID, *woken: UUID) -> Created:
         issue = await self._issue(tx, issue_id)
-        rows = await tx.fetch(Q["wakeups_of_issue"], issue_id, 200)
-        return Created(issue, Enqueued.of(to_wakeup(rows[-1])) if rows else None)
+        rows = await tx.fetch(Q["find_wakeups"], list(woken)) if woken else []
+        return Created(issue, Enqueued.of(to_wakeup(rows[0])) if rows else None)
 
     async def _issue(self, tx: Tx, issue_id: UUID) -> Issue:
         return to_issue((await tx.fetch(Q["find_issues"], [issue_id]))[0])

@@ -95,6 +95,8 @@ async def check_blockers(
     Raises:
         InvalidArgument: one is not there, would close a circle, or there would be too many.
     """
+    if not blocker_ids:
+        return
     for blocker_id in blocker_ids:
         blocker = await _of_workspace(tx, workspace_id, blocker_id, field)
         if blocker_id == issue_id:
