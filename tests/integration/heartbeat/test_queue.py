@@ -13,7 +13,7 @@ from tests.integration.heartbeat.conftest import Service, Stage
 from tests.integration.heartbeat.kit import World
 
 from reveille.common.v1 import reason_pb2
-from reveille.heartbeat.v1 import issue_pb2, run_pb2, wakeup_pb2
+from reveille.heartbeat.v1 import agent_pb2, issue_pb2, run_pb2, wakeup_pb2
 from reveille_heartbeat.adapters.process.identity import this_executor
 from reveille_heartbeat.domain.outcome import Outcome
 from reveille_heartbeat.domain.states import RunState
@@ -192,6 +192,22 @@ async def test_a_run_whose_issue_ended_while_it_waited_is_skipped_at_its_turn(
     assert wakeup.reason == reason_pb2.REASON_ISSUE_CLOSED
     (run,) = await world.attempts(wakeup.wakeup_id)
     assert run.state == run_pb2.RUN_STATE_CANCELLED
+
+
+async def test_a_run_whose_agent_takes_no_work_any_more_is_cancelled_at_its_turn(
+    claimers: list[ClaimRuns], idle: tuple[Service, World]
+) -> None:
+    _, world = idle
+    boss = await world.agent("boss")
+    agent = await world.agent("ann", manager_agent_id=boss.agent_id)
+    waiting = await world.wake(agent, "manual:1")
+    await world.agents.ArchiveAgent(agent_pb2.ArchiveAgentRequest(agent_id=boss.agent_id))
+
+    assert await claim_all(claimers, 10) == []
+    wakeup = await world.wakeup(waiting.wakeup_id)
+    assert wakeup.state == wakeup_pb2.WAKEUP_STATE_CANCELLED
+    assert wakeup.reason == reason_pb2.REASON_AGENT_NOT_INVOKABLE
+    assert "its manager boss is archived" in wakeup.message
 
 
 async def test_a_run_that_nobody_starts_ends_at_its_start_limit(

@@ -14,6 +14,7 @@ from reveille_heartbeat.domain.gates import Waiting
 from reveille_heartbeat.domain.limits import RunLimits, Today
 from reveille_heartbeat.domain.obstacles import Blocker, HoldMode, HoldOver
 from reveille_heartbeat.domain.states import AgentState, IssueState, RunState
+from reveille_heartbeat.domain.targets import Target
 from reveille_heartbeat.domain.values import HeartbeatPolicy, WorkspaceStatus
 from reveille_heartbeat.domain.waiting import OBSTACLES, Around, why_it_waits
 from reveille_heartbeat.domain.wakes import COMMENT_REASON
@@ -21,7 +22,7 @@ from reveille_heartbeat.domain.wakes import COMMENT_REASON
 QUEUED = replace(
     RUN, state=RunState.QUEUED, occupied=False, started_at=None, issue_id=ISSUE.issue_id
 )
-GATE = Waiting(QUEUED.run_id, None, "", AGENT.agent_id, AGENT.name, AGENT.state, WAKEUP, ISSUE)
+GATE = Waiting(QUEUED.run_id, None, "", AGENT.agent_id, Target(AGENT), WAKEUP, ISSUE)
 FREE = Around(
     now=NOW,
     run=QUEUED,

@@ -12,7 +12,8 @@ from uuid import UUID
 
 from reveille_heartbeat.domain.obstacles import Blocker, HoldOver
 from reveille_heartbeat.domain.reasons import Reason
-from reveille_heartbeat.domain.states import ISSUE_TERMINAL, AgentState, IssueState
+from reveille_heartbeat.domain.states import ISSUE_TERMINAL, IssueState
+from reveille_heartbeat.domain.targets import Target, no_work
 from reveille_heartbeat.domain.values import Issue, Refusal, Wakeup, WakeupSource
 from reveille_heartbeat.domain.wakes import COMMENT_REASON, FOR_THE_ASSIGNEE, WakeReason
 
@@ -29,8 +30,8 @@ class Waiting:
     retry_of_run_id: UUID | None
     retry_reason: str
     agent_id: UUID
-    agent_name: str
-    agent_state: AgentState
+    # Its agent, and whoever stands above it.
+    target: Target
     wakeup: Wakeup
     issue: Issue | None
     hold: HoldOver | None = None
@@ -46,10 +47,8 @@ Gate = Callable[[Waiting], Refusal | None]
 
 
 def agent_active(run: Waiting) -> Refusal | None:
-    """Its agent takes work."""
-    if run.agent_state is AgentState.ACTIVE:
-        return None
-    return Refusal(Reason.AGENT_NOT_INVOKABLE, f"agent {run.agent_name} is {run.agent_state.value}")
+    """Its agent takes work, and everybody above the agent is still there."""
+    return no_work(run.target)
 
 
 def issue_there(run: Waiting) -> Refusal | None:

@@ -8,11 +8,13 @@ from uuid import UUID
 
 from reveille_heartbeat.domain.gates import CANCELS, Waiting
 from reveille_heartbeat.domain.states import WakeupState
+from reveille_heartbeat.domain.targets import Target
 from reveille_heartbeat.domain.values import Agent, Issue, Refusal, Wakeup
 from reveille_heartbeat.store.queries import Q
 from reveille_heartbeat.usecases.ending import end_queued_run, settle_wakeup
 from reveille_heartbeat.usecases.obstacles import open_blockers, pausing_holds
 from reveille_heartbeat.usecases.promote_deferred import Promotion
+from reveille_heartbeat.usecases.targets import read_managers
 from reveille_runtime.db import Tx
 
 
@@ -43,14 +45,14 @@ async def read_waiting(
     """Put together what the gates look at; agents, issues and wakeups are locked."""
     holds = await pausing_holds(tx, issues)
     blockers = await open_blockers(tx, issues)
+    managers = await read_managers(tx, agents.values())
     return [
         Waiting(
             run.run_id,
             run.retry_of_run_id,
             run.retry_reason,
             run.agent_id,
-            agents[run.agent_id].name,
-            agents[run.agent_id].state,
+            Target(agents[run.agent_id], managers=managers),
             wakeups[run.wakeup_id],
             None if run.issue_id is None else issues[run.issue_id],
             None if run.issue_id is None else holds.get(run.issue_id),
