@@ -19,12 +19,14 @@ from reveille_heartbeat.adapters.contract import AdapterResult, AgentContext, Re
 from reveille_heartbeat.adapters.echo import EchoAdapter
 from reveille_heartbeat.domain.outcome import End, EndKind
 from reveille_heartbeat.domain.values import LogStream
+from reveille_heartbeat.usecases.agent_signs import AgentSigns
 from reveille_heartbeat.usecases.agent_words import AgentWords
 from reveille_heartbeat.usecases.log_store import PIECE
 from reveille_runtime.client import stream
 from reveille_runtime.lease import Lease
 from reveille_testkit.waiting import eventually
 
+SECRET = "sesame-open-now"
 DONE = AdapterResult(End(EndKind.EXITED, 0))
 
 
@@ -54,16 +56,21 @@ async def told_events(world: World, wake: Any) -> list[events_pb.Event]:
 
 
 async def test_events_are_kept_in_order_bounded_without_secrets_and_told_in_the_feed(
-    world: World, monkeypatch: pytest.MonkeyPatch
+    world: World, monkeypatch: pytest.MonkeyPatch, rows: asyncpg.Connection[asyncpg.Record]
 ) -> None:
     async def part(context: AgentContext, reporter: Reporter) -> None:
-        token = context.environment["REVEILLE_RUN_TOKEN"]
-        await reporter.event("tool_call", f"with {token}", {"name": "grep", "token": token})
+        assert SECRET in context.secrets
+        await reporter.event("tool_call", f"with {SECRET}", {"name": "grep", "token": SECRET})
         await reporter.event("x" * 200, "m" * 20_000, {"lines": ["l" * 100] * 1000})
         await reporter.event("large", "", {"text": "t" * 10_000})
 
     plays(monkeypatch, part)
     agent = await world.agent()
+    await rows.execute(
+        "UPDATE agents SET adapter_config = jsonb_build_object('env',"
+        " jsonb_build_object('MY_TOKEN', $1::text))",
+        SECRET,
+    )
     woken: list[str] = []
 
     async def wake() -> None:
@@ -170,3 +177,25 @@ async def test_who_lost_the_run_tells_nothing_more(
         "SELECT count(*) FROM run_events WHERE run_id = $1 AND type = 'adapter.late'",
         UUID(run.run_id),
     )
+
+
+async def test_the_last_sign_of_life_is_brought_at_the_end_and_seldom_before(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    brought = 0
+    true_heard = AgentSigns.heard
+
+    async def count(self: AgentSigns, lease: Lease, seconds_ago: float) -> None:
+        nonlocal brought
+        brought += 1
+        await true_heard(self, lease, seconds_ago)
+
+    monkeypatch.setattr(AgentSigns, "heard", count)
+    lines = "for at in range(50):\n    print(at, flush=True)\n"
+    woken = await world.wake(await world.script(lines))
+    wakeup = await world.settled(woken.wakeup_id)
+
+    run = await world.run(wakeup.run_id)
+    assert run.start_time.ToDatetime() <= run.last_output_time.ToDatetime()
+    assert run.last_output_time.ToDatetime() <= run.finish_time.ToDatetime()
+    assert brought == 1

@@ -98,3 +98,13 @@ async def test_reading_output_opens_one_day_of_it(rows: Rows) -> None:
         opened = relations(json.loads(plan)[0]["Plan"])
         days = {name for name, loops in opened.items() if loops and name.startswith("run_log")}
         assert days == expected, opened
+
+
+async def test_only_output_is_partitioned(rows: Rows) -> None:
+    """A row that is updated must stay where it is."""
+    found = await rows.fetch(
+        "SELECT c.relname FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace"
+        " WHERE c.relkind = 'p' AND n.nspname = current_schema()"
+    )
+    assert [row["relname"] for row in found] == ["run_log_chunks"]
+    assert not [query.name for query in Q.values() if "UPDATE run_log_chunks" in query.sql]

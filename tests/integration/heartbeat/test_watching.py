@@ -33,6 +33,7 @@ from reveille_runtime.errors import (
     InvalidArgument,
     NotFound,
     ResourceExhausted,
+    Unauthenticated,
     Unavailable,
 )
 from reveille_runtime.hints import Hint, Notifier
@@ -147,6 +148,8 @@ async def test_who_may_follow_and_what_they_may_ask(world: World) -> None:
             await follow(runs, run_id)
         refusals.append(caught.value.reason)
     assert refusals[0] == refusals[1]
+    with pytest.raises(Unauthenticated):
+        await follow(RunServiceStub(world.client.channel("no token")), run.run_id)
     for wrong in ({"stdout_offset": -1}, {"after_event": -1}, {"run_id": "x"}):
         with pytest.raises(InvalidArgument) as refused:
             await follow(member, **({"run_id": run.run_id} | wrong))
