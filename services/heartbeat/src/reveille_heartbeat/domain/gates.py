@@ -83,8 +83,8 @@ def issue_open(run: Waiting) -> Refusal | None:
 
 
 def still_assigned(run: Waiting) -> Refusal | None:
-    """What is meant for the assignee still goes to it."""
-    if run.issue is None or run.issue.assignee_agent_id == run.agent_id:
+    """What is meant for the assignee still goes to it; what was said to an agent reaches it."""
+    if run.issue is None or run.issue.assignee_agent_id == run.agent_id or run.answers:
         return None
     wakeup = run.wakeup
     if wakeup.source is not WakeupSource.ASSIGNMENT and wakeup.wake_reason not in FOR_THE_ASSIGNEE:
