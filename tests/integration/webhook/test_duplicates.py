@@ -17,23 +17,23 @@ from reveille_webhook.store import deliveries
 BODY = b'{"action":"opened"}'
 
 
-async def test_fifty_copies_at_once_are_one_delivery_and_forty_nine_duplicates(
+async def test_two_hundred_copies_at_once_are_one_delivery_and_one_run(
     gateway: Gateway, peer: FakeAutopilot
 ) -> None:
     hook = await gateway.hook()
 
-    answers = await asyncio.gather(*(gateway.post(hook, BODY, delivery="d-1") for _ in range(50)))
+    answers = await asyncio.gather(*(gateway.post(hook, BODY, delivery="d-1") for _ in range(200)))
     await gateway.work()
 
     row = await gateway.row()
     assert {answer.status for answer in answers} == {200}
     assert Counter(answer.json["status"] for answer in answers) == {
         "accepted": 1,
-        "duplicate": 49,
+        "duplicate": 199,
     }
     assert {answer.json["delivery_id"] for answer in answers} == {str(row["id"])}
     assert {answer.json["run_id"] for answer in answers} == {run_of(str(row["id"]))}
-    assert row["attempt_count"] == 50
+    assert row["attempt_count"] == 200
     assert len(peer.bodies) == 1
 
 
