@@ -38,11 +38,15 @@ async def living_world(
     *,
     environment: Mapping[str, Mapping[str, str]] | None = None,
     otlp_endpoint: str | None = None,
+    durable: bool = False,
 ) -> AsyncIterator[World]:
     """Start a stack, and give it with a client and a database connection."""
     async with AsyncExitStack() as opened:
         manager = running_stack(
-            folder / "data", environment=environment, otlp_endpoint=otlp_endpoint
+            folder / "data",
+            environment=environment,
+            otlp_endpoint=otlp_endpoint,
+            durable=durable,
         )
         # Starting and stopping block; this loop has a receiver to serve meanwhile.
         stack: TestStack = await asyncio.to_thread(manager.__enter__)
