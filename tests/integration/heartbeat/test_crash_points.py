@@ -53,6 +53,7 @@ def test_every_point_is_walked() -> None:
         at.AGENT_STOPPED_AFTER_COMMIT,
         at.CANCEL_AFTER_COMMIT,
         at.DEADLINE_AFTER_COMMIT,
+        at.ISSUE_STOPPED_AFTER_COMMIT,
         at.RETENTION_AFTER_STRETCH,
         at.RETRY_AFTER_COMMIT,
         at.TAKE_OVER_AFTER_COMMIT,

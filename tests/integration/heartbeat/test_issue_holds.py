@@ -17,12 +17,22 @@ from tests.integration.heartbeat.issue_desk import (
     refused,
 )
 from tests.integration.heartbeat.kit import MEMBER, World
+from tests.integration.heartbeat.replica import Replicas
+from tests.integration.heartbeat.test_processes import linger, process_in
 
 from reveille.common.v1 import reason_pb2
 from reveille.heartbeat.v1 import hold_pb2, issue_pb2
+from reveille_heartbeat import crash_points
+from reveille_heartbeat.adapters.process.identity import is_alive
 from reveille_heartbeat.usecases.held_run import HeldRun
 from reveille_runtime.access import Role
-from reveille_runtime.errors import Aborted, FailedPrecondition, NotFound, PermissionDenied
+from reveille_runtime.errors import (
+    Aborted,
+    FailedPrecondition,
+    NotFound,
+    PermissionDenied,
+    Unavailable,
+)
 from reveille_runtime.lease import Lease
 from reveille_testkit.database import TestDatabase
 
@@ -115,6 +125,27 @@ async def test_a_pause_ends_runs_at_work_and_passes_over_what_is_said(desk: Desk
     assert run is not None
     assert (run["state"], run["reason"]) == ("cancelled", "issue_tree_held")
     assert (await desk.reasons(other.issue_id))[-1] == ("issue_commented", "queued")
+
+
+async def test_a_hold_whose_maker_died_stops_the_agent_all_the_same(
+    stage: Stage, replicas: Replicas, rows: Rows
+) -> None:
+    service = await stage.start()
+    world = World(service.client, stage.folder)
+    await world.put()
+    agent = await world.script(linger(stage.folder / "pid"))
+    made = await world.issue(agent)
+    process = await process_in(stage.folder / "pid")
+    doomed = await replicas.start(
+        crash_point=crash_points.ISSUE_STOPPED_AFTER_COMMIT, engine_concurrency=0
+    )
+    there = Desk(World(await replicas.client(doomed), stage.folder, world.workspace_id), rows)
+    assert isinstance(await refused(hold(there, made.issue.issue_id)), Unavailable)
+    assert await doomed.ended() == 137, doomed.log.read_text()
+
+    wakeup = await world.settled(made.wakeup.wakeup_id)
+    assert wakeup.reason == reason_pb2.REASON_ISSUE_TREE_HELD
+    assert not is_alive(process)
 
 
 async def test_a_cancelled_tree_gets_back_what_nobody_has_changed(desk: Desk) -> None:

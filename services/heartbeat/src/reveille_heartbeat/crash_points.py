@@ -10,6 +10,7 @@ ENQUEUE_BEFORE_COMMIT: Final = "heartbeat.enqueue.before_commit"
 ENQUEUE_AFTER_COMMIT: Final = "heartbeat.enqueue.after_commit"
 CREATE_ISSUE_BEFORE_COMMIT: Final = "heartbeat.create_issue.before_commit"
 CREATE_ISSUE_AFTER_COMMIT: Final = "heartbeat.create_issue.after_commit"
+ISSUE_STOPPED_AFTER_COMMIT: Final = "heartbeat.issue_stopped.after_commit"
 AGENT_STOPPED_AFTER_COMMIT: Final = "heartbeat.agent_stopped.after_commit"
 CANCEL_AFTER_COMMIT: Final = "heartbeat.cancel.after_commit"
 CLAIM_BEFORE_COMMIT: Final = "heartbeat.claim.before_commit"
@@ -35,6 +36,7 @@ CRASH_POINTS: Final = declare(
     ENQUEUE_AFTER_COMMIT,
     CREATE_ISSUE_BEFORE_COMMIT,
     CREATE_ISSUE_AFTER_COMMIT,
+    ISSUE_STOPPED_AFTER_COMMIT,
     AGENT_STOPPED_AFTER_COMMIT,
     CANCEL_AFTER_COMMIT,
     CLAIM_BEFORE_COMMIT,

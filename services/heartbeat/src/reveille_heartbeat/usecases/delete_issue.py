@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from reveille_heartbeat.crash_points import ISSUE_STOPPED_AFTER_COMMIT
 from reveille_heartbeat.domain.reasons import Reason
 from reveille_heartbeat.store.issue_rows import to_approval
 from reveille_heartbeat.store.queries import Q
@@ -18,6 +19,7 @@ from reveille_heartbeat.usecases.moving import lock_related
 from reveille_heartbeat.usecases.run_spans import RunSpans
 from reveille_runtime import feed
 from reveille_runtime.access import Actor
+from reveille_runtime.crash import crash_point
 from reveille_runtime.db import Database, Tx, retrying_transaction
 from reveille_runtime.hints import Notifier
 from reveille_runtime.lockorder import LockOrder
@@ -47,6 +49,7 @@ class DeleteIssue:
             await self._in(tx, actor, ref, etag, ended)
 
         await retrying_transaction(self._db, delete)
+        crash_point(ISSUE_STOPPED_AFTER_COMMIT)
         await tell_of_ends(self._db, self._notifier, self._spans, ended)
         self._notifier.notify(channels.QUEUE)
 

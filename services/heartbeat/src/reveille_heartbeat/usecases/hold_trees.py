@@ -8,6 +8,7 @@ from uuid import UUID
 
 import asyncpg
 
+from reveille_heartbeat.crash_points import ISSUE_STOPPED_AFTER_COMMIT
 from reveille_heartbeat.domain.obstacles import MAX_DEPTH, HoldMode
 from reveille_heartbeat.domain.reasons import Reason
 from reveille_heartbeat.domain.tree import (
@@ -36,6 +37,7 @@ from reveille_heartbeat.usecases.obstacles import holds_over
 from reveille_heartbeat.usecases.run_spans import RunSpans
 from reveille_runtime import feed
 from reveille_runtime.access import Actor
+from reveille_runtime.crash import crash_point
 from reveille_runtime.db import Database, Tx, retrying_transaction
 from reveille_runtime.errors import FailedPrecondition
 from reveille_runtime.hints import Notifier
@@ -77,6 +79,7 @@ class HoldTrees:
             return await self._hold(tx, actor, new, ended)
 
         answer = await retrying_transaction(self._db, hold)
+        crash_point(ISSUE_STOPPED_AFTER_COMMIT)
         await tell_of_ends(self._db, self._notifier, self._spans, ended)
         return answer
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from uuid import UUID
 
+from reveille_heartbeat.crash_points import ISSUE_STOPPED_AFTER_COMMIT
 from reveille_heartbeat.domain.issue_edits import FOR_PEOPLE, IssueChange, differing
 from reveille_heartbeat.domain.reasons import Reason
 from reveille_heartbeat.domain.states import IssueState, may_move
@@ -35,6 +36,7 @@ from reveille_heartbeat.usecases.moving import lock_related, move_issue, place_r
 from reveille_heartbeat.usecases.run_spans import RunSpans
 from reveille_runtime import feed
 from reveille_runtime.access import Actor
+from reveille_runtime.crash import crash_point
 from reveille_runtime.db import Database, Tx, retrying_transaction
 from reveille_runtime.errors import FailedPrecondition, PermissionDenied
 from reveille_runtime.hints import Notifier
@@ -76,6 +78,7 @@ class UpdateIssue:
             return await self._in(tx, actor, ref, change, parent, etag, ended)
 
         view = await retrying_transaction(self._db, update)
+        crash_point(ISSUE_STOPPED_AFTER_COMMIT)
         await tell_of_ends(self._db, self._notifier, self._spans, ended)
         self._notifier.notify(channels.QUEUE)
         return view
