@@ -194,6 +194,29 @@ async def test_a_run_whose_issue_ended_while_it_waited_is_skipped_at_its_turn(
     assert run.state == run_pb2.RUN_STATE_CANCELLED
 
 
+async def test_a_hold_that_came_while_a_run_waited_ends_it_at_its_turn(
+    idle: tuple[Service, World],
+    claimers: list[ClaimRuns],
+    rows: asyncpg.Connection[asyncpg.Record],
+) -> None:
+    _, world = idle
+    agent = await world.agent()
+    made = await world.issue(agent, "manual:1")
+    # As a hold leaves it that did not see the run.
+    await rows.execute(
+        "INSERT INTO issue_tree_holds (hold_id, workspace_id, root_issue_id, mode, created_by)"
+        " SELECT gen_random_uuid(), workspace_id, issue_id, 'pause', 'olga' FROM issues"
+    )
+
+    assert await claimers[0](5) == []
+    wakeup = await world.wakeup(made.wakeup.wakeup_id)
+    assert wakeup.state == wakeup_pb2.WAKEUP_STATE_CANCELLED
+    assert wakeup.reason == reason_pb2.REASON_ISSUE_TREE_HELD
+    (run,) = await world.attempts(wakeup.wakeup_id)
+    assert run.state == run_pb2.RUN_STATE_CANCELLED
+    assert "held" in run.message
+
+
 async def test_a_run_whose_agent_takes_no_work_any_more_is_cancelled_at_its_turn(
     claimers: list[ClaimRuns], idle: tuple[Service, World]
 ) -> None:
