@@ -8,10 +8,11 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 
 from reveille_runtime import logs
+from reveille_runtime.backoff import Backoff
 from reveille_runtime.errors import DomainError
 
 AGAIN_SECONDS = 300.0
-RETRY_SECONDS = 1.0
+RETRY = Backoff(first=1.0, longest=15.0)
 _log = logs.get_logger(__name__)
 
 
@@ -21,6 +22,7 @@ class Registration(ABC):
     def __init__(self, what: str) -> None:
         self._what = what
         self._told = False
+        self._failures = 0
 
     async def registered(self) -> None:
         """Tell it unless this process has done so. Raises DomainError where it is not taken."""
@@ -43,7 +45,9 @@ class Registration(ABC):
                 registration=self._what,
                 cause=error.message,
             )
-            return RETRY_SECONDS
+            self._failures += 1
+            return RETRY.delay(self._failures, self._what)
+        self._failures = 0
         return AGAIN_SECONDS
 
     @abstractmethod

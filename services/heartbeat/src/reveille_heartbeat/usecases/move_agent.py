@@ -171,15 +171,19 @@ async def _cancel(
     message: str,
     ended: Ended,
 ) -> set[UUID]:
-    """Cancel wakeups with all their issues locked before the first; gives those that end."""
+    """Cancel wakeups, all locks before the first of them; gives those that end."""
     issues = {issue_id for _, issue_id in wakeups if issue_id is not None}
+    ids = [wakeup_id for wakeup_id, _ in wakeups]
     await locks.take(tx, Level.ISSUE, Q["lock_issues"], issues)
-    rows = await tx.fetch(Q["find_wakeups"], [wakeup_id for wakeup_id, _ in wakeups])
+    await locks.take(tx, Level.WAKEUP, Q["lock_wakeups"], ids)
+    rows = await tx.fetch(Q["find_wakeups"], ids)
     # One that joined another has ended with it when its turn comes.
-    still_open = {row["wakeup_id"] for row in rows if row["finished_at"] is None}
+    still_open = [row for row in rows if row["finished_at"] is None]
+    runs = {row["run_id"] for row in still_open if row["run_id"] is not None}
+    await locks.take(tx, Level.RUN, Q["lock_runs"], runs)
     return {
         wakeup_id
-        for wakeup_id in sorted(still_open)
+        for wakeup_id in sorted(row["wakeup_id"] for row in still_open)
         if await cancel_wakeup(tx, wakeup_id, reason, message, ended) is WakeupState.CANCELLED
     }
 
