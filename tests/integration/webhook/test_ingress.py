@@ -301,6 +301,8 @@ BODIES = {
     "binary": (b"\x00\xff\xfe", "application/octet-stream"),
     "text": (b"nightly backup finished \xe2\x9c\x93\r\n", "text/plain; charset=utf-8"),
     "empty": (b"", "text/plain"),
+    "duplicate keys": (b'{"action":"a","action":"b"}', "application/json"),
+    "entities": (b'<!DOCTYPE a [<!ENTITY x "y">]><a>&x;</a>', "application/xml"),
 }
 
 
