@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 from uuid import UUID
@@ -171,7 +171,7 @@ async def _merge(tx: Tx, merges: Mapping[UUID, _Merge]) -> None:
         await tx.execute(Q["hurry_retries"], hurried)
 
 
-async def _note_timers(tx: Tx, decided: Sequence[Decided] | Any) -> None:
+async def _note_timers(tx: Tx, decided: Iterable[Decided]) -> None:
     """A timer that found no work has looked: its next look is an interval away."""
     looked = sorted(
         {each.wish.agent_id for each in decided if each.reason == Reason.NO_ACTIONABLE_WORK.value}
