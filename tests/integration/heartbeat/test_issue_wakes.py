@@ -44,11 +44,11 @@ async def test_a_new_owner_is_woken_and_what_waits_for_the_old_one_ends(desk: De
     ann, bob = await desk.agents("ann", "bob")
     issue = await desk.create(assignee_agent_id=ann.agent_id)
     await desk.wish(ann.agent_id, issue.issue_id, key="autopilot:1")
-    await desk.say(issue.issue_id, mentioned_agent_ids=[])
+    await desk.wish(ann.agent_id, issue.issue_id)
     assert await desk.reasons(issue.issue_id) == [
         ("issue_assigned", "queued"),
         ("autopilot_run", "queued"),
-        ("issue_commented", "coalesced"),
+        ("autopilot_run", "coalesced"),
     ]
     await desk.update(issue.issue_id, assignee_agent_id=bob.agent_id)
     wakes = await desk.wakes(issue.issue_id)

@@ -42,13 +42,10 @@ class Consequences:
         changes: Sequence[tuple[Issue, Issue]],
         author: Author,
         ended: Ended,
-        *,
-        wake: bool = True,
     ) -> list[Enqueued]:
         """End the wakes that have no object any more, and wake whom changes concern.
 
-        `changes` are issues before and after; the locks of `lock_related` are held. Without `wake`
-        nobody is told of the changes themselves, only of what waited for their end.
+        `changes` are issues before and after; the locks of `lock_related` are held.
         """
         wishes: list[Wish] = []
         for before, after in changes:
@@ -58,7 +55,6 @@ class Consequences:
                     after, each.agent_id, each.reason, author, self._new_id, source=each.source
                 )
                 for each in wakes_after(before, after, by_agent=author.agent_id)
-                if wake
             ]
         over = [
             after.issue_id

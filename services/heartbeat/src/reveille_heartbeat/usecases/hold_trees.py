@@ -111,7 +111,7 @@ class HoldTrees:
                 "WRONG_STATE", f"issue {known.identifier} has more than {MAX_TREE} issues below it"
             )
         depths = {row["issue_id"]: row["depth"] for row in below}
-        await lock_related(tx, locks, list(depths), besides=besides)
+        await lock_related(tx, locks, [*depths, *besides])
         rows = await tx.fetch(Q["find_issues"], list(depths))
         issues = {row["issue_id"]: to_issue(row) for row in rows}
         root = require_issue(actor, issues[root_id], root_id)
