@@ -84,21 +84,6 @@ FROM unnest($1::uuid[], $2::uuid[]) AS l (run_id, token)
 WHERE r.run_id = l.run_id AND r.lease_token = l.token
 RETURNING r.run_id;
 
--- name: settle_run
--- The one terminal write of an attempt's owner. No row: the lease is lost, or somebody ended the
--- run before, and this result comes too late. $1 run, $2 token, $3 state, $4 reason,
--- $5 message, $6 exit code, $7 summary, $8 result
-UPDATE runs
-SET state = $3, reason = $4, message = $5, exit_code = $6, summary = $7, result = $8,
-    finished_at = clock(), event_seq = event_seq + 1
-WHERE run_id = $1 AND lease_token = $2 AND finished_at IS NULL
-RETURNING run_id, workspace_id, agent_id, wakeup_id, issue_id, state, attempt, retry_of_run_id, retry_reason,
-    reason, message, exit_code, summary, result, responsible_user_id, occupied, executor_id, place,
-    lease_token, lease_expires_at, deadline_at, idle_deadline_at, process_pid, process_start_ticks,
-    trace_carrier, agent_carrier, created_at, started_at, finished_at, follow_up_done_at, start_by, scheduled_retry_at,
-    failure_class, retry_not_before, comment_status, left_progress, prompt_built_at, last_output_at,
-    progress, event_seq;
-
 -- name: end_running_run
 -- Any replica may end a run; whoever holds it then sees to its process and its follow-up.
 -- $1 run, $2 state, $3 reason, $4 message
@@ -111,19 +96,6 @@ RETURNING run_id, workspace_id, agent_id, wakeup_id, issue_id, state, attempt, r
     trace_carrier, agent_carrier, created_at, started_at, finished_at, follow_up_done_at, start_by, scheduled_retry_at,
     failure_class, retry_not_before, comment_status, left_progress, prompt_built_at, last_output_at,
     progress, event_seq;
-
--- name: note_event
--- A fact about a run its caller holds. No row: the lease is lost. $1 run, $2 token
-UPDATE runs SET event_seq = event_seq + 1
-WHERE run_id = $1 AND lease_token = $2
-RETURNING event_seq;
-
--- name: finish_follow_up
--- The slot, the issue and the lease are given back. No row: somebody else has done it.
--- $1 run, $2 token
-UPDATE runs
-SET occupied = false, lease_token = NULL, lease_expires_at = NULL, follow_up_done_at = clock()
-WHERE run_id = $1 AND lease_token = $2 AND finished_at IS NOT NULL;
 
 -- name: insert_run_events
 -- The facts of runs, in order. $1 runs, $2 sequence numbers, $3 types, $4 messages, $5 facts

@@ -130,11 +130,6 @@ RETURNING wakeup_id, workspace_id, agent_id, source, wake_reason, title, state, 
     trace_carrier, created_at, claimed_at, finished_at, squad_id, requester_kind,
     requester_id, task_key, comment_ids, fresh_session, coalesced_count, context;
 
--- name: queue_next_attempt
--- The successor becomes the newest attempt of a wakeup that stays claimed. $1 id, $2 run
-UPDATE wakeup_requests SET run_id = $2, attempts = attempts + 1
-WHERE wakeup_id = $1 AND state = 'claimed';
-
 -- name: request_cancel
 -- No further attempt is made for it. $1 id
 UPDATE wakeup_requests SET cancel_requested_at = coalesce(cancel_requested_at, clock())
