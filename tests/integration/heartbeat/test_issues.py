@@ -15,6 +15,7 @@ from reveille.common.v1 import reason_pb2
 from reveille.heartbeat.v1 import (
     agent_pb2,
     approval_pb2,
+    hold_pb2,
     issue_pb2,
     project_pb2,
     squad_pb2,
@@ -360,3 +361,75 @@ async def test_projects_are_kept_by_name_and_archived(desk: Desk) -> None:
     stranger = Desk(World(desk.world.client, desk.world.folder), desk.rows).user("eve", Role.OWNER)
     look = project_pb2.GetProjectRequest(project_id=alpha.project_id)
     assert isinstance(await refused(stranger.GetProject(look)), NotFound)
+
+
+async def test_what_is_foreign_looks_unknown_to_every_call(desk: Desk) -> None:
+    issue = await desk.create()
+    asked = await desk.me.RequestApproval(
+        approval_pb2.RequestApprovalRequest(workspace_id=issue.workspace_id, title="May I?")
+    )
+    eve = Desk(World(desk.world.client, desk.world.folder), desk.rows).user("eve", Role.OWNER)
+
+    def calls(name: str, approval: str) -> list[Any]:
+        return [
+            eve.GetIssue(issue_pb2.GetIssueRequest(issue_id=name)),
+            eve.UpdateIssue(
+                issue_pb2.UpdateIssueRequest(
+                    issue_id=name, title="x", update_mask=FieldMask(paths=["title"])
+                )
+            ),
+            eve.UpdateIssue(
+                issue_pb2.UpdateIssueRequest(
+                    issue_id=name, update_mask=FieldMask(paths=["parent_issue_id"])
+                )
+            ),
+            eve.DeleteIssue(issue_pb2.DeleteIssueRequest(issue_id=name)),
+            eve.AddComment(issue_pb2.AddCommentRequest(issue_id=name, body="x")),
+            eve.ListComments(issue_pb2.ListCommentsRequest(issue_id=name)),
+            eve.CheckoutIssue(issue_pb2.CheckoutIssueRequest(issue_id=name, run_id=str(uuid4()))),
+            eve.ReleaseIssue(issue_pb2.ReleaseIssueRequest(issue_id=name, force=True)),
+            eve.AddRelation(
+                issue_pb2.AddRelationRequest(issue_id=name, blocker_issue_id=str(uuid4()))
+            ),
+            eve.RemoveRelation(
+                issue_pb2.RemoveRelationRequest(issue_id=name, blocker_issue_id=str(uuid4()))
+            ),
+            eve.HoldIssueTree(hold_pb2.HoldIssueTreeRequest(root_issue_id=name)),
+            eve.ReleaseIssueTree(hold_pb2.ReleaseIssueTreeRequest(root_issue_id=name)),
+            eve.ResolveApproval(
+                approval_pb2.ResolveApprovalRequest(
+                    approval_id=approval, status=approval_pb2.APPROVAL_STATUS_APPROVED
+                )
+            ),
+        ]
+
+    foreign = calls(issue.issue_id, asked.approval.approval_id)
+    for theirs, nobodys in zip(foreign, calls(*[str(uuid4())] * 2), strict=True):
+        first, second = await refused(theirs), await refused(nobodys)
+        assert (type(first), first.reason) == (NotFound, second.reason)
+    space = issue.workspace_id
+    for call in (
+        eve.GetIssue(issue_pb2.GetIssueRequest(issue_id="ABC-1")),
+        eve.GetIssue(issue_pb2.GetIssueRequest(issue_id="ABC-1", workspace_id=space)),
+        eve.ListIssues(issue_pb2.ListIssuesRequest(workspace_id=space)),
+        eve.ListApprovals(approval_pb2.ListApprovalsRequest(workspace_id=space)),
+        eve.ListProjects(project_pb2.ListProjectsRequest(workspace_id=space)),
+        eve.RequestApproval(approval_pb2.RequestApprovalRequest(workspace_id=space, title="x")),
+        eve.CreateProject(project_pb2.CreateProjectRequest(workspace_id=space, name="x")),
+        eve.CreateIssue(issue_pb2.CreateIssueRequest(workspace_id=space, title="x")),
+    ):
+        assert isinstance(await refused(call), NotFound)
+    assert await desk.get(issue.issue_id) == issue
+
+
+async def test_a_run_neither_deletes_nor_holds_nor_decides(desk: Desk) -> None:
+    (ann,) = await desk.agents("ann")
+    issue = await desk.create(assignee_agent_id=ann.agent_id)
+    agent = desk.run(await desk.begin(issue.issue_id))
+    for call in (
+        agent.DeleteIssue(issue_pb2.DeleteIssueRequest(issue_id=issue.issue_id)),
+        agent.HoldIssueTree(hold_pb2.HoldIssueTreeRequest(root_issue_id=issue.issue_id)),
+        agent.ResolveApproval(approval_pb2.ResolveApprovalRequest(approval_id=str(uuid4()))),
+        agent.CreateProject(project_pb2.CreateProjectRequest(name="x")),
+    ):
+        assert isinstance(await refused(call), PermissionDenied)
