@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Collection, Iterable
 from dataclasses import replace
 from uuid import UUID
@@ -20,6 +21,7 @@ from reveille_runtime.sqlstate import is_transient
 
 _log = logs.get_logger(__name__)
 _BATCH = 200
+_PAUSE = 0.05
 
 
 async def begun(tx: Tx, agent_ids: Collection[UUID]) -> list[feed.FeedEvent]:
@@ -64,6 +66,8 @@ class AgentStatuses:
                 batch = sorted(self._due)[:_BATCH]
                 self._due.difference_update(batch)
                 await self._tell(batch)
+                # Agents that go on at once were not at rest.
+                await asyncio.sleep(_PAUSE)
         finally:
             self._looking = False
 

@@ -89,8 +89,10 @@ class Recovery:
             await self._sweep_spools()
 
     async def _abandoned_here(self) -> None:
+        # What is at work now may have ended when its row is looked at.
+        at_work = frozenset(self._engine.active)
         for held in await self._take_over.held_here():
-            why = self._abandoned(held)
+            why = None if held.lease.id in at_work else self._abandoned(held)
             if why is not None:
                 await self._recover(held.lease, only_expired=False, why=why)
 

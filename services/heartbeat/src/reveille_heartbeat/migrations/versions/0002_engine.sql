@@ -268,7 +268,7 @@ CREATE INDEX runs_due_retry ON runs (scheduled_retry_at) WHERE state = 'schedule
 DROP INDEX runs_queued_issue;
 -- Live on an issue: waiting in any way, or holding it.
 CREATE INDEX runs_live_issue ON runs (issue_id)
-    WHERE state IN ('queued', 'scheduled_retry') OR occupied;
+    WHERE issue_id IS NOT NULL AND (state IN ('queued', 'scheduled_retry') OR occupied);
 -- Which runs of today count against a daily limit, and how many of the newest left no trace.
 CREATE INDEX runs_started ON runs (agent_id, started_at) WHERE started_at IS NOT NULL;
 
