@@ -9,7 +9,6 @@ connection; and single manual runs, from the call to the answer, dispatch includ
 from __future__ import annotations
 
 import asyncio
-import socket
 import sys
 import tempfile
 import time
@@ -22,7 +21,14 @@ from uuid import UUID, uuid4
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from bench.support import Report, durable_cluster, fresh_database, percentile, process
+from bench.support import (
+    Report,
+    durable_cluster,
+    free_port,
+    fresh_database,
+    percentile,
+    process,
+)
 
 from reveille.autopilot.v1 import autopilot_pb2 as rule_pb
 from reveille.autopilot.v1 import autopilot_service_pb2 as pb
@@ -59,13 +65,6 @@ class Scene:
     user: Any
     hooks: list[rule_pb.Trigger]
     autopilot_id: str
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
 
 
 def environment(

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import socket
 import sys
 import tempfile
 import time
@@ -26,7 +25,15 @@ import asyncpg
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from bench.handler import QUERIES as EFFECTS
-from bench.support import ROOT, Report, durable_cluster, fresh_database, percentile, process
+from bench.support import (
+    ROOT,
+    Report,
+    durable_cluster,
+    free_port,
+    fresh_database,
+    percentile,
+    process,
+)
 
 from reveille_runtime.ids import new_id
 from reveille_runtime.queries import parse_queries
@@ -163,13 +170,6 @@ def scheduler_environment(
         "REVEILLE_HANDLERS": json.dumps({"bench": f"127.0.0.1:{handler}"}),
         "REVEILLE_TEST_CLOCK_OFFSET": str(ahead),
     }
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
 
 
 async def bare_limit(database: TestDatabase) -> float:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import os
 import platform
+import socket
 import statistics
 import subprocess
 import sys
@@ -71,6 +72,14 @@ def process(arguments: Sequence[str], environment: Mapping[str, str], log: Path)
             except subprocess.TimeoutExpired:
                 child.kill()
                 child.wait()
+
+
+def free_port() -> int:
+    """Give a port that nobody listens on."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+        return port
 
 
 def percentile(values: Sequence[float], share: float) -> float:
