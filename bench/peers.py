@@ -111,7 +111,6 @@ def dbos(url: str, jobs: int) -> float:
     instance = module.DBOS(
         config={"name": "bench", "system_database_url": url, "run_admin_server": False}
     )
-    queue = module.Queue("bench", polling_interval_sec=0.05)
 
     def nothing() -> None:
         """Do nothing."""
@@ -119,6 +118,7 @@ def dbos(url: str, jobs: int) -> float:
     noop = module.DBOS.workflow()(nothing)
 
     module.DBOS.launch()
+    queue = module.DBOS.register_queue("bench", polling_interval_sec=0.05)
     began = time.perf_counter()
     handles = [queue.enqueue(noop) for _ in range(jobs)]
     for handle in handles:

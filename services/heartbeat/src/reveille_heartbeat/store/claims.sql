@@ -16,7 +16,8 @@ SELECT workspace_id FROM waiting WHERE workspace_id IS NOT NULL LIMIT $1;
 -- name: claim_candidates
 -- The best queued runs of every agent that has a free slot and a runtime, each agent reached by one
 -- hop of the claim index, so that neither a full agent nor a busy issue hides the others. With them
--- the snapshot that was looked at: what else was queued then is to be seen from the ledger.
+-- the snapshot that was looked at: what else was queued then is to be seen from the ledger. What is
+-- at work is read once: however old the statistics are, nothing is looked up in it row by row.
 -- $1 workspace, $2 limit
 WITH RECURSIVE waiting (agent_id) AS (
     (
@@ -32,9 +33,12 @@ WITH RECURSIVE waiting (agent_id) AS (
     FROM waiting w
     WHERE w.agent_id IS NOT NULL
 ),
+held AS MATERIALIZED (
+    SELECT agent_id, issue_id FROM runs WHERE workspace_id = $1 AND occupied
+),
 free AS MATERIALIZED (
     SELECT w.agent_id, a.max_concurrent_runs - (
-        SELECT count(*) FROM runs o WHERE o.agent_id = w.agent_id AND o.occupied
+        SELECT count(*) FROM held h WHERE h.agent_id = w.agent_id
     ) AS slots
     FROM waiting w
     JOIN agents a ON a.agent_id = w.agent_id
@@ -49,7 +53,10 @@ CROSS JOIN LATERAL (
         r.retry_of_run_id, r.retry_reason
     FROM runs r
     WHERE r.workspace_id = $1 AND r.agent_id = f.agent_id AND r.state = 'queued'
-        AND NOT EXISTS (SELECT FROM runs b WHERE b.issue_id = r.issue_id AND b.occupied)
+        AND (
+            r.issue_id IS NULL
+            OR r.issue_id NOT IN (SELECT h.issue_id FROM held h WHERE h.issue_id IS NOT NULL)
+        )
     ORDER BY r.ready_rank, r.priority, r.created_at, r.run_id
     LIMIT f.slots
 ) c
@@ -161,7 +168,8 @@ UPDATE issues i
 SET execution_run_id = c.run_id, execution_locked_at = clock(), revision = i.revision + 1,
     updated_at = clock()
 FROM unnest($1::uuid[], $2::uuid[], $3::uuid[]) AS c (issue_id, run_id, agent_id)
-WHERE i.issue_id = c.issue_id AND i.assignee_agent_id = c.agent_id;
+WHERE i.issue_id = ANY($1::uuid[]) AND i.issue_id = c.issue_id
+    AND i.assignee_agent_id = c.agent_id;
 
 -- name: due_retries
 -- Repeats whose time has come, the oldest first. $1 limit

@@ -36,14 +36,15 @@ FROM unnest($1::uuid[], $2::uuid[], $3::text[], $4::text[], $5::text[], $6::inte
     $14::boolean[])
     AS e (run_id, token, state, reason, message, exit_code, summary, result, failure_class,
         retry_not_before, comment_status, left_progress, event_seq, is_over)
-WHERE r.run_id = e.run_id AND r.lease_token = e.token AND r.finished_at IS NULL
+WHERE r.run_id = ANY($1::uuid[]) AND r.run_id = e.run_id AND r.lease_token = e.token
+    AND r.finished_at IS NULL
 RETURNING r.run_id, r.finished_at;
 
 -- name: note_late_results
 -- Somebody ended these runs before their holder; it says so. $1 runs, $2 numbers of the last event
 UPDATE runs r SET event_seq = e.event_seq
 FROM unnest($1::uuid[], $2::integer[]) AS e (run_id, event_seq)
-WHERE r.run_id = e.run_id;
+WHERE r.run_id = ANY($1::uuid[]) AND r.run_id = e.run_id;
 
 -- name: finish_runs
 -- Slot, issue and lease of ended runs are given back. A run that is missing in the answer is not held
@@ -53,7 +54,8 @@ SET occupied = false, lease_token = NULL, lease_expires_at = NULL, follow_up_don
     comment_status = e.comment_status, event_seq = e.event_seq
 FROM unnest($1::uuid[], $2::uuid[], $3::text[], $4::integer[])
     AS e (run_id, token, comment_status, event_seq)
-WHERE r.run_id = e.run_id AND r.lease_token = e.token AND r.finished_at IS NOT NULL
+WHERE r.run_id = ANY($1::uuid[]) AND r.run_id = e.run_id AND r.lease_token = e.token
+    AND r.finished_at IS NOT NULL
 RETURNING r.run_id;
 
 -- name: results_of_runs
@@ -97,7 +99,7 @@ GROUP BY wakeup_id, retry_reason;
 UPDATE wakeup_requests w
 SET state = e.state, reason = e.reason, message = e.message, finished_at = clock()
 FROM unnest($1::uuid[], $2::text[], $3::text[], $4::text[]) AS e (wakeup_id, state, reason, message)
-WHERE w.wakeup_id = e.wakeup_id AND w.state = 'claimed'
+WHERE w.wakeup_id = ANY($1::uuid[]) AND w.wakeup_id = e.wakeup_id AND w.state = 'claimed'
 RETURNING w.wakeup_id;
 
 -- name: settle_all_joined
@@ -105,7 +107,8 @@ RETURNING w.wakeup_id;
 UPDATE wakeup_requests w
 SET state = e.state, reason = e.reason, message = e.message, finished_at = clock()
 FROM unnest($1::uuid[], $2::text[], $3::text[], $4::text[]) AS e (wakeup_id, state, reason, message)
-WHERE w.joined_wakeup_id = e.wakeup_id AND w.state = 'coalesced'
+WHERE w.joined_wakeup_id = ANY($1::uuid[]) AND w.joined_wakeup_id = e.wakeup_id
+    AND w.state = 'coalesced'
 RETURNING w.wakeup_id, w.workspace_id, w.agent_id, w.source, w.wake_reason, w.title, w.state, w.reason,
     w.message, w.issue_id, w.run_id, w.occurrence_key, w.joined_wakeup_id, w.originator_user_id,
     w.accountable_user_id, w.responsible_user_id, w.autopilot_run_id, w.attempts,
@@ -117,7 +120,7 @@ RETURNING w.wakeup_id, w.workspace_id, w.agent_id, w.source, w.wake_reason, w.ti
 -- Successors become the newest attempts of wakeups that stay claimed. $1 wakeups, $2 runs
 UPDATE wakeup_requests w SET run_id = n.run_id, attempts = w.attempts + 1
 FROM unnest($1::uuid[], $2::uuid[]) AS n (wakeup_id, run_id)
-WHERE w.wakeup_id = n.wakeup_id AND w.state = 'claimed';
+WHERE w.wakeup_id = ANY($1::uuid[]) AND w.wakeup_id = n.wakeup_id AND w.state = 'claimed';
 
 -- name: pass_execution
 -- Issues go from runs that are over to their successors, or are free; only what a run holds.
@@ -131,7 +134,8 @@ SET execution_run_id = CASE WHEN i.execution_run_id = p.run_id THEN p.successor_
         ELSE i.checkout_run_id END,
     revision = i.revision + 1, updated_at = clock()
 FROM unnest($1::uuid[], $2::uuid[], $3::uuid[]) AS p (issue_id, run_id, successor_id)
-WHERE i.issue_id = p.issue_id AND p.run_id IN (i.execution_run_id, i.checkout_run_id);
+WHERE i.issue_id = ANY($1::uuid[]) AND i.issue_id = p.issue_id
+    AND p.run_id IN (i.execution_run_id, i.checkout_run_id);
 
 -- name: book_costs
 -- What attempts used: reports are cumulative, so the larger numbers of a day count and a repeated

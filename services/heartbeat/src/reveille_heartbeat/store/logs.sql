@@ -10,6 +10,7 @@ WITH chunks AS MATERIALIZED (
 held AS MATERIALIZED (
     SELECT DISTINCT r.run_id, (r.created_at AT TIME ZONE 'UTC')::date AS run_day
     FROM runs r JOIN chunks c ON r.run_id = c.run_id AND r.lease_token = c.token
+    WHERE r.run_id = ANY($1::uuid[])
 ),
 written AS (
     INSERT INTO run_log_chunks (run_id, run_day, stream, start_offset, end_offset, data)

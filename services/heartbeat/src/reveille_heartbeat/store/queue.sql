@@ -38,6 +38,7 @@ RETURNING run_id, workspace_id, agent_id, wakeup_id, issue_id, state, attempt, r
 -- name: overdue_queued
 -- A page of the runs that nobody started within their limit. $1 run after which it starts, $2 limit
 SELECT run_id FROM runs
-WHERE state = 'queued' AND start_by < (SELECT clock()) AND run_id > $1
+WHERE state = 'queued' AND started_at IS NULL AND finished_at IS NULL
+    AND start_by < (SELECT clock()) AND run_id > $1
 ORDER BY run_id
 LIMIT $2;

@@ -266,6 +266,11 @@ ALTER TABLE runs
         CHECK ((state = 'scheduled_retry') <= (scheduled_retry_at IS NOT NULL));
 CREATE INDEX runs_due_retry ON runs (scheduled_retry_at) WHERE state = 'scheduled_retry';
 DROP INDEX runs_queued_issue;
+-- To a planner with old statistics every index of queued runs, and every one of runs at work, looks
+-- equally empty: so that a claim reads the right one, there is no other that would serve.
+DROP INDEX runs_executor;
+DROP INDEX runs_start_by;
+CREATE INDEX runs_start_by ON runs (start_by) WHERE started_at IS NULL AND finished_at IS NULL;
 -- Live on an issue: waiting in any way, or holding it.
 CREATE INDEX runs_live_issue ON runs (issue_id)
     WHERE issue_id IS NOT NULL AND (state IN ('queued', 'scheduled_retry') OR occupied);
