@@ -112,12 +112,12 @@ class Spool:
     @property
     def ran_out(self) -> bool:
         """Whether the wrapper ended the agent for its time."""
-        return (self.root / "ran_out").exists()
+        return os.path.lexists(self._at("ran_out"))
 
     @property
     def unstarted(self) -> bool:
         """Whether the wrapper ended because nobody told it to start the agent."""
-        return (self.root / "unstarted").exists()
+        return os.path.lexists(self._at("unstarted"))
 
     def remove_known(self) -> bool:
         """Delete the folder if the agent has left nothing of its own in it; tell whether."""

@@ -34,11 +34,17 @@ def _located(program: str, directory: Path, environment: Mapping[str, str]) -> s
         path = environment.get("PATH", os.defpath)
         # An empty part of the path means the directory itself.
         candidates = [f"{part or '.'}/{program}" for part in path.split(os.pathsep)]
-    found = [each for each in candidates if (directory / each).is_file()]
+    # Asked by the system first: most places of a path have no such program.
+    there = [each for each in candidates if os.access(_from(directory, each), os.F_OK)]
+    found = [each for each in there if Path(_from(directory, each)).is_file()]
     for each in found:
-        if os.access(directory / each, os.X_OK):
+        if os.access(_from(directory, each), os.X_OK):
             return each
     if found:
         raise NotRunnable("command", f"{found[0]} is not executable")
     where = "" if "/" in program else " in PATH"
     raise NotRunnable("command", f"there is no program {program}{where}")
+
+
+def _from(directory: Path, program: str) -> str:
+    return program if program.startswith("/") else f"{directory}/{program}"
