@@ -237,6 +237,33 @@ async def test_a_body_too_large_to_travel_is_named_by_its_delivery(
     assert not made.issue.payload.body
 
 
+async def test_a_body_is_bytes_whatever_they_are(
+    service: Service, world: World, autopilot: rule_pb.Autopilot
+) -> None:
+    hook = await make_webhook(service, autopilot.autopilot_id)
+    for body in (b'{"text": "a\\u0000b"}', b"\x00\xff", b"{not json", b""):
+        delivery = facts(hook.trigger, event="an event\x00", actions=["\x00"])
+        (answer,) = await admit(service, delivery)
+        response = await service.dispatcher().DispatchDeliveries(
+            dispatch_pb.DispatchDeliveriesRequest(
+                deliveries=[
+                    dispatch_pb.DeliveryBody(
+                        delivery_id=delivery.delivery_id,
+                        run_id=answer.run_id,
+                        body=body,
+                        headers={"x-header": "with\x00 a NUL"},
+                        event="an event\x00",
+                    )
+                ]
+            )
+        )
+        assert response.results[0].outcome == dispatch_pb.DISPATCH_OUTCOME_DISPATCHED
+        wakeup = world.made[f"webhook:{delivery.delivery_id}"].wakeup
+        assert wakeup is not None
+        assert wakeup.payload.body == body
+        assert wakeup.payload.facts["header.x-header"] == "with a NUL"
+
+
 async def test_a_body_for_another_deliverys_run_is_refused(
     service: Service, world: World, autopilot: rule_pb.Autopilot
 ) -> None:

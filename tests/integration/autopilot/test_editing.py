@@ -387,7 +387,10 @@ async def test_a_squads_leader_works_and_its_issue_stays_with_the_squad(
     leader = world.add_agent(workspace_id)
     squad = world.add_squad(workspace_id, leader)
     wakes = await make_autopilot(service, world, workspace_id, squad_id=str(squad))
-    issues = await make_autopilot(service, world, workspace_id, squad_id=str(squad), issue=True)
+    project = str(uuid4())
+    issues = await make_autopilot(
+        service, world, workspace_id, squad_id=str(squad), issue=True, project_id=project
+    )
     run = await run_now(service, wakes.autopilot_id)
     assert (run.squad_id, run.agent_id) == (str(squad), str(leader))
     woken = world.made[run.occurrence_key].wakeup
@@ -397,10 +400,32 @@ async def test_a_squads_leader_works_and_its_issue_stays_with_the_squad(
     made = world.made[run.occurrence_key].issue
     assert made is not None
     assert (made.assignee_squad_id, made.assignee_agent_id) == (str(squad), "")
+    assert (made.project_id, run.project_id) == (project, project)
+    assert world.questions[-1].project_id == project
     plain = await run_now(
         service, (await make_autopilot(service, world, workspace_id)).autopilot_id
     )
     assert plain.squad_id == ""
+
+
+async def test_the_database_holds_who_answers_for_a_run_and_what_was_published(
+    service: Service, autopilot: rule_pb.Autopilot, rows: Rows
+) -> None:
+    await run_now(service, autopilot.autopilot_id)
+    for change in (
+        "UPDATE runs SET originator_user_id = 'somebody else'",
+        "UPDATE runs SET accountable_user_id = NULL, attribution_source = NULL",
+        "UPDATE runs SET attribution_source = NULL",
+    ):
+        with pytest.raises(asyncpg.CheckViolationError):
+            await rows.execute(change)
+    for change in (
+        "UPDATE rule_versions SET prompt = 'never said'",
+        "DELETE FROM rule_versions",
+        "TRUNCATE rule_versions",
+    ):
+        with pytest.raises(asyncpg.InsufficientPrivilegeError):
+            await rows.execute(change)
 
 
 async def _read(service: Service, autopilot_id: str) -> rule_pb.Autopilot:

@@ -51,7 +51,7 @@ class Target:
     hook: rule_pb.Trigger
 
     @property
-    def named(self) -> dict[str, str]:
+    def named(self) -> dict[str, Any]:
         return {"autopilot_id": self.rule.autopilot_id}
 
 

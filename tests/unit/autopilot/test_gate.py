@@ -353,6 +353,13 @@ RULE = Publisher("rule-publisher", active_member=True)
             True,
             Attribution("rule-publisher", AttributionSource.RULE_OWNER),
         ),
+        # The newest version was published by the system: nobody of an older one answers.
+        (
+            Candidates(None, None, None),
+            "owner",
+            False,
+            Attribution("owner", AttributionSource.OWNER_FALLBACK),
+        ),
         (
             Candidates(None, GONE, GONE),
             "owner",

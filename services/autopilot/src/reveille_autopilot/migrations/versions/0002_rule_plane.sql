@@ -88,6 +88,12 @@ ALTER TABLE runs
     ADD COLUMN squad_id uuid,
     ADD COLUMN project_id uuid,
     ADD COLUMN quota_period_start timestamptz,
+    DROP CONSTRAINT runs_originator_check,
+    -- Not merely equal: an originator without anybody who answers compares to null, which passes.
+    ADD CONSTRAINT runs_originator_check CHECK (
+        originator_user_id IS NULL
+        OR originator_user_id IS NOT DISTINCT FROM accountable_user_id
+    ),
     DROP CONSTRAINT runs_state_check,
     ADD CONSTRAINT runs_state_check CHECK (
         state IN (
