@@ -21,8 +21,10 @@ from tests.integration.heartbeat.kit import World
 from reveille.heartbeat.v1 import approval_pb2, issue_pb2
 from reveille_runtime.errors import Aborted, FailedPrecondition, InvalidArgument, NotFound
 from reveille_testkit.database import TestDatabase
+from reveille_testkit.waiting import eventually
 
-TODO, PROGRESS, REVIEW, DONE, CANCELLED = (
+BACKLOG, TODO, PROGRESS, REVIEW, DONE, CANCELLED = (
+    issue_pb2.ISSUE_STATUS_BACKLOG,
     issue_pb2.ISSUE_STATUS_TODO,
     issue_pb2.ISSUE_STATUS_IN_PROGRESS,
     issue_pb2.ISSUE_STATUS_IN_REVIEW,
@@ -104,8 +106,11 @@ async def test_a_comment_wakes_the_owner_and_who_is_mentioned_but_not_its_author
     ann, bob = await desk.agents("ann", "bob")
     issue = await desk.create(assignee_agent_id=ann.agent_id)
     run_id = await desk.begin(issue.issue_id)
+    heard = "SELECT last_input_at FROM issues WHERE issue_id = $1"
+    before = await desk.rows.fetchval(heard, UUID(issue.issue_id))
     own = await desk.say(issue.issue_id, "I begin.", by=desk.run(run_id))
     assert list(own.wakeups) == []
+    assert await desk.rows.fetchval(heard, UUID(issue.issue_id)) == before
     request = issue_pb2.AddCommentRequest(
         issue_id=issue.issue_id,
         body="Both of you.",
@@ -113,6 +118,7 @@ async def test_a_comment_wakes_the_owner_and_who_is_mentioned_but_not_its_author
         request_id="once",
     )
     said = await desk.me.AddComment(request)
+    assert await desk.rows.fetchval(heard, UUID(issue.issue_id)) > before
     assert await desk.me.AddComment(request) == issue_pb2.AddCommentResponse(
         comment=said.comment,
         wakeups=[
@@ -305,6 +311,39 @@ async def test_two_who_tie_issues_at_once_make_no_circle(
     results = await asyncio.gather(*ties, return_exceptions=True)
     assert sum(isinstance(each, issue_pb2.Issue) for each in results) == 1
     assert await desk.rows.fetchval("SELECT count(*) FROM issue_relations") == 1
+
+
+async def test_work_goes_from_hand_to_hand_by_what_agents_leave(stage: Stage, rows: Rows) -> None:
+    service = await stage.start()
+    world = World(service.client, stage.folder)
+    await world.put()
+    desk = Desk(world, rows)
+    ann = await world.agent("ann", config={"summary": "see", "issue_status": "in_review"})
+    bob = await world.agent("bob", config={"summary": "good", "issue_status": "done"})
+    parent = await desk.create("parent", assignee_agent_id=bob.agent_id, status=BACKLOG)
+    issue = await desk.create(
+        parent_issue_id=parent.issue_id, reviewer_agent_id=bob.agent_id, status=BACKLOG
+    )
+    waits = await desk.create(blocker_issue_ids=[issue.issue_id], assignee_agent_id=bob.agent_id)
+    await desk.update(parent.issue_id, status=PROGRESS)
+    await desk.update(issue.issue_id, assignee_agent_id=ann.agent_id, status=TODO)
+
+    async def done() -> list[Any]:
+        return [(await desk.get(each.issue_id)).status for each in (issue, waits, parent)]
+
+    await eventually(done, "all is done", until=lambda found: found == [DONE] * 3)
+    wakes = [(each.agent_id, each.reason) for each in await desk.wakes(issue.issue_id)]
+    assert wakes == [
+        (ann.agent_id, "issue_assigned"),
+        (bob.agent_id, "execution_review_requested"),
+    ]
+    assert [each.reason for each in await desk.wakes(waits.issue_id)] == [
+        "issue_assigned",
+        "issue_blockers_resolved",
+    ]
+    assert [each.reason for each in await desk.wakes(parent.issue_id)] == [
+        "issue_children_completed"
+    ]
 
 
 async def test_a_removed_relation_lets_its_issue_go_on(desk: Desk) -> None:
