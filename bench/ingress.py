@@ -128,7 +128,7 @@ class Ingress:
         script.write_text(
             "INSERT INTO bench.plain VALUES (gen_random_uuid(), "
             "'00000000-0000-4000-8000-000000000000', gen_random_uuid()::text, "
-            f"decode(repeat('61', {size}), 'hex'), clock_timestamp());\n"
+            f"decode(repeat('61', {size}), 'hex'), statement_timestamp());\n"
         )
         record = read_record(self.world.stack.data_dir)
         assert record is not None

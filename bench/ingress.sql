@@ -21,7 +21,7 @@ INSERT INTO webhook.deliveries (id, endpoint_id, workspace_id, provider, event, 
     received_at, last_received_at, queued_at)
 SELECT $1, $2, $3, 'github', 'push', '', $4, 'valid', 'queued', $5::bytea, length($5::bytea), $6, 202,
     t + interval '1 day', t, t, t
-FROM (SELECT clock_timestamp() AS t) AS t;
+FROM (SELECT webhook.clock() AS t) AS t;
 
 -- name: record
 -- $1 id, $2 run

@@ -91,7 +91,14 @@ class TestHooks:
 
         assert answer.status == 413
         assert sent < most
-        assert await stored(world, hook) == 0
+        # That it was refused is to be seen; of the body nothing is kept.
+        assert await stored(world, hook) == 1
+        assert (
+            await world.count(
+                "webhook.deliveries", "length(body) > 0 AND endpoint_id = $1::uuid", hook.trigger_id
+            )
+            == 0
+        )
 
     async def test_a_body_that_says_it_is_over_the_cap_is_refused(
         self, world: World, hook: Hook
@@ -100,7 +107,7 @@ class TestHooks:
 
         assert (await world.post_github(hook, body)).status == 413
         assert (await world.post_github(hook, b"{}" + b" " * (CAP - 2))).status == 200
-        assert await stored(world, hook) == 1
+        assert await stored(world, hook) == 2
 
     async def test_broken_json_that_is_signed_is_kept_and_ignored(
         self, world: World, hook: Hook

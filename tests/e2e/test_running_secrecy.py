@@ -93,7 +93,8 @@ async def command(world: World, *words: str) -> bytes:
         stderr=asyncio.subprocess.STDOUT,
     )
     said, _ = await process.communicate()
-    assert process.returncode == 0, said
+    # `hooks explain` ends with 1 where none of the usual mistakes explains a signature.
+    assert process.returncode in {0, 1}, said
     return said
 
 

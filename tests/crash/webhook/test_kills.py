@@ -15,6 +15,7 @@ from pathlib import Path
 from uuid import UUID
 
 import pytest
+from tests.crash.scheduler.stage import pass_time
 from tests.e2e.conftest import living_world
 from tests.e2e.harness import RUN_ONLY, Hook, World
 from tests.e2e.http import github_headers, post
@@ -57,7 +58,7 @@ class Senders:
         due = time.monotonic()
         while not self.stopped:
             due += 1 / RATE
-            await asyncio.sleep(max(0.0, due - time.monotonic()))
+            await pass_time(max(0.0, due - time.monotonic()))
             if len(self._tasks) >= 512:
                 # The machine is slower than that: what waits is load enough.
                 due = time.monotonic()
@@ -99,7 +100,7 @@ async def test_every_promise_has_exactly_one_run(tmp_path: Path, chance: random.
         victims = ["webhook-gateway", "autopilot", "postgres"]
         turn = 0
         while time.monotonic() < until:
-            await asyncio.sleep(chance.uniform(2.0, 5.0))
+            await pass_time(chance.uniform(2.0, 5.0))
             victim = victims[turn % len(victims)]
             turn += 1
             if victim == "postgres":
@@ -145,7 +146,7 @@ async def reconnected(world: World):  # type: ignore[no-untyped-def]  # as conne
             try:
                 return await world.stack.connect_database()
             except Exception:  # noqa: BLE001 - it is recovering
-                await asyncio.sleep(0.2)
+                await pass_time(0.2)
 
 
 async def settled(world: World, hook: Hook) -> None:
@@ -158,5 +159,5 @@ async def settled(world: World, hook: Hook) -> None:
         )
         if not waiting:
             return
-        await asyncio.sleep(1.0)
+        await pass_time(1.0)
     raise AssertionError(f"{waiting} deliveries are still queued")

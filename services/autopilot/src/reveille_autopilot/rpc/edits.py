@@ -14,7 +14,7 @@ from reveille_autopilot.domain.editing import RuleEdit, TriggerEdit
 from reveille_autopilot.domain.models import Quota
 from reveille_autopilot.domain.states import QuotaAction, QuotaPeriod
 from reveille_autopilot.domain.template import MAX_TITLE
-from reveille_autopilot.rpc import parse
+from reveille_autopilot.rpc import hook_options, parse
 from reveille_autopilot.usecases.messages import (
     MODES,
     POLICIES,
@@ -62,7 +62,7 @@ _TRIGGER: Mapping[str, Reader] = {
     "schedule.run_at": lambda found, given: parse.schedule(found, given.schedule).run_at,
     "webhook.event_filters": lambda found, given: parse.filters(found, given.webhook),
     "webhook.max_body_bytes": lambda found, given: parse.body_limit(found, given.webhook),
-    "webhook.options": lambda found, given: parse.options(found, given.webhook),
+    "webhook.options": lambda found, given: hook_options.read(found, given.webhook),
 }
 
 

@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 from uuid import UUID
-
-from google.protobuf.json_format import MessageToDict
 
 from reveille.autopilot.v1 import autopilot_pb2 as rule_pb
 from reveille.autopilot.v1 import autopilot_service_pb2 as pb
@@ -23,6 +20,7 @@ from reveille_autopilot.domain.keys import MAX_REQUEST_ID
 from reveille_autopilot.domain.models import EventFilter, Payload, ScheduleConfig, WebhookConfig
 from reveille_autopilot.domain.states import AutopilotStatus, MemberRole, OverlapPolicy, RunState
 from reveille_autopilot.domain.template import MAX_TITLE, unknown_token
+from reveille_autopilot.rpc import hook_options
 from reveille_autopilot.usecases.autopilots import NewAutopilot
 from reveille_autopilot.usecases.messages import MODES, POLICIES, ROLES, RUN_STATES, STATUSES
 from reveille_autopilot.usecases.read_runs import RunFilter
@@ -37,7 +35,6 @@ from reveille_runtime.validation import Violations
 
 INVALID = "INVALID_FIELD"
 MAX_PROMPT = 100_000
-MAX_OPTIONS = 20_000
 MAX_PAYLOAD = 262_144
 MAX_USER_ID = 128
 MAX_SUBSCRIBERS = 100
@@ -310,21 +307,11 @@ def webhook(found: Violations, given: rule_pb.WebhookTrigger) -> WebhookConfig:
     if not PROVIDER.fullmatch(given.provider):
         found.add("webhook.provider", "must be a scheme's name, for example github", INVALID)
     return WebhookConfig(
-        given.provider, filters(found, given), body_limit(found, given), options(found, given)
+        given.provider,
+        filters(found, given),
+        body_limit(found, given),
+        hook_options.read(found, given),
     )
-
-
-def options(found: Violations, given: rule_pb.WebhookTrigger) -> dict[str, object]:
-    """Read what the gateway shall do otherwise than usual; it judges that itself."""
-    if not given.HasField("options"):
-        return {}
-    read: dict[str, object] = MessageToDict(given.options, preserving_proto_field_name=True)
-    text = json.dumps(read)
-    if len(text) > MAX_OPTIONS:
-        found.add("webhook.options", f"is longer than {MAX_OPTIONS} characters", INVALID)
-    if "\\u0000" in text:
-        found.add("webhook.options", "holds a character that cannot be stored", INVALID)
-    return read
 
 
 def filters(found: Violations, given: rule_pb.WebhookTrigger) -> tuple[EventFilter, ...]:

@@ -22,7 +22,7 @@ from reveille_webhook.domain.scheme import (
     Scheme,
     headers_of,
 )
-from reveille_webhook.domain.signature import stamp_of, verify, verify_scheme
+from reveille_webhook.domain.signature import scheme_of, stamp_of, verify, verify_scheme
 from reveille_webhook.domain.states import SignatureState
 
 # Re-serialising more than this would cost more than an explanation is worth.
@@ -106,13 +106,12 @@ def diagnose(
         return [Finding("no_secret"), *found]
     if found:
         return found
-    schemes = provider.schemes if provider.special is None else ()
-    if any(_unreadable_time(scheme, request) for scheme in schemes):
-        return [Finding("time_unreadable")]
-    for scheme in schemes:
-        found += _clock(scheme, secrets, request, now)
-    if found:
-        return found
+    scheme = None if provider.special is not None else scheme_of(provider, request)
+    if scheme is not None:
+        if _unreadable_time(scheme, request):
+            return [Finding("time_unreadable")]
+        if found := list(_clock(scheme, secrets, request, now)):
+            return found
     # From here on the time does not matter: the one mistake that is looked for is another.
     timeless = replace(provider, schemes=tuple(_any_time(each) for each in provider.schemes))
     for other in others:
@@ -120,8 +119,8 @@ def diagnose(
             code = "other_hooks_secret" if other.endpoint_id else "expired_secret"
             found.append(Finding(code, other.endpoint_id))
             break
-    for scheme in timeless.schemes if provider.special is None else ():
-        found += _spelling(scheme, secrets, request, now)
+    if scheme is not None:
+        found += _spelling(_any_time(scheme), secrets, request, now)
     found += _secrets(timeless, secrets, request, now)
     found += _bodies(timeless, secrets, request, now)
     found += _urls(timeless, secrets, request, now)
@@ -157,7 +156,7 @@ def _stamp(scheme: Scheme, request: Request) -> bytes | None:
 
 
 def _unreadable_time(scheme: Scheme, request: Request) -> bool:
-    if scheme.stamp is None or scheme.when is not None:
+    if scheme.stamp is None:
         return False
     written = _stamp(scheme, request)
     return written is None or seconds_of(written, scheme.stamp.unit) is None

@@ -46,10 +46,13 @@ def verify(provider: Provider, secrets: Sequence[bytes], request: Request, now: 
     """
     if provider.special is not None:
         return provider.special(tuple(secrets), request, now)
-    for scheme in provider.schemes:
-        if _counts(scheme, request):
-            return verify_scheme(scheme, secrets, request, now)
-    return MISSING
+    scheme = scheme_of(provider, request)
+    return MISSING if scheme is None else verify_scheme(scheme, secrets, request, now)
+
+
+def scheme_of(provider: Provider, request: Request) -> Scheme | None:
+    """Give the scheme that a request is signed by: the first whose signature is there."""
+    return next((scheme for scheme in provider.schemes if _counts(scheme, request)), None)
 
 
 def verify_scheme(

@@ -43,7 +43,7 @@ class Admit:
     def __init__(self, database: Database, autopilot: Autopilot) -> None:
         self._database = database
         self._autopilot = autopilot
-        self._asks: Batcher[_Ask, Admission] = Batcher("admissions", self._run, max_in_flight=3)
+        self._asks: Batcher[_Ask, Admission] = Batcher("admissions", self._run, max_in_flight=2)
 
     async def for_request(
         self, facts: Facts, timeout: float, *, answers_with: int | None
