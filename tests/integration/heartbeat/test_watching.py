@@ -460,6 +460,55 @@ async def test_who_begins_in_the_middle_misses_nothing_and_hears_nothing_twice(
     await asyncio.gather(one, two, return_exceptions=True)
 
 
+async def test_whoever_asks_for_what_is_not_there_yet_keeps_nobody_from_what_is(
+    watching: Watching,
+) -> None:
+    await watching.say(b"here\n")
+    far, near, quiet, quieter = (Followed() for _ in range(4))
+    places: list[tuple[Followed, dict[str, Any]]] = [
+        (far, {"stdout_offset": 1 << 40, "after_event": 1 << 30}),
+        (near, {"stdout_offset": 5}),
+        (quiet, {"without_log": True, "stdout_offset": 1 << 40}),
+        (quieter, {"without_log": True}),
+    ]
+    tasks = []
+    for at, (followed, place) in enumerate(places):
+        tasks.append(
+            asyncio.create_task(follow(watching.stub(), watching.run_id, followed, **place))
+        )
+        await watching.watched_by(at + 1)
+    await watching.say(b"there\n")
+    await watching.watch.step()
+
+    async def heard() -> bytes:
+        return near.output(start=5)
+
+    await eventually(heard, "it hears the rest", until=lambda seen: seen == b"there\n")
+    assert (far.output(), far.events, quiet.output(), quieter.output()) == (b"", [], b"", b"")
+    for task in tasks:
+        task.cancel()
+    await asyncio.gather(*tasks, return_exceptions=True)
+
+
+async def test_the_reader_rests_while_there_is_nothing_to_read(watching: Watching) -> None:
+    followed = Followed()
+    task = asyncio.create_task(follow(watching.stub(), watching.run_id, followed))
+    await watching.watched_by(1)
+    await watching.say(b"one\n")
+    await watching.watch.step()
+
+    async def heard() -> bytes:
+        return followed.output()
+
+    await eventually(heard, "it hears", until=lambda seen: seen == b"one\n")
+    with pytest.raises(TimeoutError):
+        await asyncio.wait_for(watching.watch.wait(60), 0.1)
+    watching.hint.set()
+    await asyncio.wait_for(watching.watch.wait(60), 5)
+    task.cancel()
+    await asyncio.gather(task, return_exceptions=True)
+
+
 def test_a_position_without_output_is_behind_nothing() -> None:
     assert Position(3).covers(Position(2))
     assert not Position(3).covers(Position(3, 1))

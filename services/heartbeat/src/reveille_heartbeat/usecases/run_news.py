@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from uuid import UUID
 
@@ -76,6 +76,10 @@ class ReadNews:
                 news.append(Over())
             answer.append(RunNews(run, tuple(news), more))
         return answer
+
+    async def ends(self, run_id: UUID) -> Mapping[LogStream, int]:
+        """Tell how far each stream of a run goes by now."""
+        return await self._log.ends(run_id)
 
     async def _output(self, wanted: Sequence[Seen], runs: dict[UUID, Run]) -> list[list[Said]]:
         found: list[list[Said]] = [[] for _ in wanted]

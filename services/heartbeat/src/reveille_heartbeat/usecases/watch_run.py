@@ -11,7 +11,7 @@ import asyncio
 import contextlib
 import time
 from collections.abc import AsyncGenerator, Awaitable, Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Protocol
 from uuid import UUID
 
@@ -26,6 +26,7 @@ from reveille_heartbeat.domain.tail import (
     beyond,
     is_newer,
 )
+from reveille_heartbeat.domain.values import LogStream
 from reveille_heartbeat.usecases.run_news import ReadNews, Seen
 from reveille_heartbeat.usecases.visible import require_visible
 from reveille_runtime.access import Actor
@@ -104,6 +105,8 @@ class WatchRuns:
             ResourceExhausted: OVERLOADED, the caller takes too slowly.
             Unavailable: the server stops.
         """
+        if not output:
+            position = Position(position.event)
         version: Version | None = None
         joined: tuple[_Followed, _Watcher] | None = None
         while joined is None:
@@ -120,7 +123,10 @@ class WatchRuns:
             if self._draining.is_set():
                 raise draining_error()
             if not found.more:
-                joined = self._join(run_id, position, version, output=output)
+                if version is not None:
+                    # All that had happened by then is known, whatever numbers were used.
+                    position = replace(position, event=max(position.event, version[0]))
+                joined = await self._join(run_id, position, version, output=output)
         followed, watcher = joined
         try:
             async with contextlib.aclosing(self._live(followed.tail, watcher)) as told:
@@ -138,9 +144,11 @@ class WatchRuns:
     async def _live(self, tail: Tail, watcher: _Watcher) -> AsyncGenerator[News, None]:
         while True:
             watcher.news.clear()
+            was_full = tail.half_full
             while not watcher.place.cut and (news := tail.take(watcher.place)) is not None:
-                if not tail.half_full:
+                if was_full and not tail.half_full:
                     self._room.set()
+                was_full = tail.half_full
                 yield news
                 if isinstance(news, Over):
                     return
@@ -204,23 +212,37 @@ class WatchRuns:
                 self._stuck.discard(watcher)
                 watcher.task.cancel()
 
-    def _join(
+    async def _join(
         self, run_id: UUID, position: Position, version: Version | None, *, output: bool
     ) -> tuple[_Followed, _Watcher] | None:
-        followed = self._followed.get((run_id, output))
-        if followed is None:
-            tail = Tail(position, self._most, version)
-            followed = _Followed(run_id, output, tail)
+        key = (run_id, output)
+        if key not in self._followed:
+            begin = await self._begin(run_id, position, version, output=output)
+            if key not in self._followed:
+                tail = Tail(begin, self._most, version)
+                self._followed[key] = _Followed(run_id, output, tail)
+        followed = self._followed[key]
         place = followed.tail.join(position)
         if place is None:
             return None
         task = asyncio.current_task()
         if task is None:
             raise AssertionError("a watcher runs in a task")
-        self._followed[run_id, output] = followed
         watcher = _Watcher(place, task)
         followed.watchers.add(watcher)
         return followed, watcher
+
+    async def _begin(
+        self, run_id: UUID, position: Position, version: Version | None, *, output: bool
+    ) -> Position:
+        """Say where a tail begins: where its first watcher is, but never beyond what there is."""
+        event = min(position.event, 0 if version is None else version[0])
+        ends = await self._read.ends(run_id) if output else {}
+        return Position(
+            event,
+            min(position.stdout, ends.get(LogStream.STDOUT, 0)),
+            min(position.stderr, ends.get(LogStream.STDERR, 0)),
+        )
 
     def _leave(self, followed: _Followed, watcher: _Watcher) -> None:
         self._stuck.discard(watcher)
