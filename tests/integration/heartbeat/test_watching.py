@@ -12,6 +12,7 @@ from typing import Any
 from uuid import UUID, uuid4
 
 import asyncpg
+import grpc
 import pytest
 from tests.integration.heartbeat.conftest import Service, Stage
 from tests.integration.heartbeat.kit import MEMBER, World
@@ -28,7 +29,7 @@ from reveille_heartbeat.usecases.run_news import ReadNews, RunNews, Seen
 from reveille_heartbeat.usecases.table_log import TableLog
 from reveille_heartbeat.usecases.watch_run import WatchRuns
 from reveille_runtime.access import Role
-from reveille_runtime.client import Channels, stream
+from reveille_runtime.client import stream
 from reveille_runtime.errors import (
     InvalidArgument,
     NotFound,
@@ -39,7 +40,6 @@ from reveille_runtime.errors import (
 from reveille_runtime.hints import Hint, Notifier
 from reveille_runtime.lease import Lease
 from reveille_runtime.rpc_errors import as_domain_errors
-from reveille_runtime.telemetry import Telemetry
 from reveille_testkit.rpc import Keyring, RpcRig, serving
 from reveille_testkit.waiting import eventually
 
@@ -246,13 +246,12 @@ class Watching:
         await self.log.append(LogChunk(self.lease, LogStream.STDOUT, len(self.written), data))
         self.written += data
 
-    def stub(self, address: str = "") -> Any:
-        token = self.rig.keys.user(MEMBER, {self.world.workspace_id: Role.MEMBER})
-        if not address:
-            return RunServiceStub(self.rig.channel(token))
-        channels = Channels({"server": address}, telemetry=Telemetry.off(), token=lambda: token)
-        self.rig._channels.append(channels)
-        return RunServiceStub(channels.get("server"))
+    @property
+    def token(self) -> str:
+        return self.rig.keys.user(MEMBER, {self.world.workspace_id: Role.MEMBER})
+
+    def stub(self) -> Any:
+        return RunServiceStub(self.rig.channel(self.token))
 
     async def watched_by(self, count: int) -> None:
         async def look() -> int:
@@ -298,6 +297,19 @@ async def test_many_watchers_of_a_run_cost_one_reader(watching: Watching) -> Non
     await watching.watched_by(0)
     await watching.watch.step()
     assert len(watching.read.asked) == before + 3
+
+
+class ThroughValve:
+    """A client behind a valve, which takes little before it has to read."""
+
+    def __init__(self, address: str, token: str) -> None:
+        small = (("grpc.http2.lookahead_bytes", 16_384), ("grpc.http2.bdp_probe", 0))
+        self.channel = grpc.aio.insecure_channel(address, options=small)
+        self._runs: Any = RunServiceStub(self.channel)
+        self._metadata = (("authorization", f"Bearer {token}"),)
+
+    def WatchRun(self, request: run_pb2.WatchRunRequest) -> Any:
+        return self._runs.WatchRun(request, metadata=self._metadata)
 
 
 class Valve:
@@ -379,7 +391,7 @@ async def test_a_reader_that_is_too_slow_is_cut_off_alone_and_comes_back_where_i
     fast, slow = Followed(), Followed()
     quick = asyncio.create_task(follow(watching.stub(), watching.run_id, fast))
     async with valve(watching.rig.server.address) as between:
-        runs = watching.stub(between.address)
+        runs = ThroughValve(between.address, watching.token)
         lagging = asyncio.create_task(follow(runs, watching.run_id, slow))
         await watching.watched_by(2)
         between.open.clear()
@@ -411,6 +423,7 @@ async def test_a_reader_that_is_too_slow_is_cut_off_alone_and_comes_back_where_i
         for task in (quick, back):
             task.cancel()
         await asyncio.gather(quick, back, return_exceptions=True)
+        await runs.channel.close()
 
 
 async def test_a_reader_that_takes_nothing_at_all_does_not_keep_its_call(
@@ -419,7 +432,8 @@ async def test_a_reader_that_takes_nothing_at_all_does_not_keep_its_call(
     fast, slow = Followed(), Followed()
     quick = asyncio.create_task(follow(watching.stub(), watching.run_id, fast))
     async with valve(watching.rig.server.address) as between:
-        lagging = asyncio.create_task(follow(watching.stub(between.address), watching.run_id, slow))
+        runs = ThroughValve(between.address, watching.token)
+        lagging = asyncio.create_task(follow(runs, watching.run_id, slow))
         await watching.watched_by(2)
         between.open.clear()
         await _until_cut(watching, fast)
@@ -434,6 +448,7 @@ async def test_a_reader_that_takes_nothing_at_all_does_not_keep_its_call(
         for task in (quick, lagging):
             task.cancel()
         await asyncio.gather(quick, lagging, return_exceptions=True)
+        await runs.channel.close()
 
 
 async def test_who_begins_in_the_middle_misses_nothing_and_hears_nothing_twice(
