@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import chain
 from uuid import UUID
 
 import pytest
@@ -224,8 +225,9 @@ async def test_one_issues_trouble_does_not_keep_the_sweep_from_the_others(
     broken, fine = [await strand(desk) for _ in range(2)]
     # A run of this id is there already: the first promotion cannot be written.
     taken: UUID = await desk.rows.fetchval("SELECT run_id FROM runs LIMIT 1")
-    ids = iter([taken, new_id()])
+    ids = chain([taken], iter(new_id, None))
     monkeypatch.setattr(desk.decider, "_new_id", lambda: next(ids))
+    monkeypatch.setattr(promote_deferred, "_PAGE", 1)
 
     assert await desk.sweep() == 1
     monkeypatch.undo()
