@@ -250,7 +250,7 @@ class Wakeup(_message.Message):
     prompt: _builtins.str
     """What is asked, at most 100,000 characters."""
     issue_id: _builtins.str
-    """The issue it is about; empty when none."""
+    """The issue it is about, by id or identifier; empty when none."""
     idempotency_key: _builtins.str
     """Makes the call of another caller than autopilot repeatable, at most 255 characters."""
     squad_id: _builtins.str
@@ -743,7 +743,7 @@ class ListWakeupsRequest(_message.Message):
     page_token: _builtins.str
     """The next_page_token of the page before."""
     issue_id: _builtins.str
-    """Only of this issue; all when empty."""
+    """Only of this issue, by id or identifier; all when empty."""
     @_builtins.property
     def states(self) -> _containers.RepeatedScalarFieldContainer[Global___WakeupState.ValueType]:
         """Only in these states; all when empty."""

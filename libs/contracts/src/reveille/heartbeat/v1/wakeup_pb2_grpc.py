@@ -67,8 +67,10 @@ class WakeupServiceServicer:
     """
 
     def EnqueueWakeups(self, request, context):
-        """Records wakeups and judges each. A refusal is a result with a reason. With an occurrence key the same wakeup again
-        answers with what the key made. Errors: INVALID_FIELD, CALLER_NOT_ALLOWED (an occurrence key from another caller than autopilot).
+        """Records wakeups and judges each. A refusal is a result with a reason. With an occurrence key, or an idempotency key of
+        the caller, the same wakeup again answers with what the key made. A person wakes by hand (on_demand), speaks for
+        nobody else and answers for it. Errors: INVALID_FIELD, NOT_FOUND (a workspace that is not the person's),
+        CALLER_NOT_ALLOWED (an occurrence key from another caller than autopilot).
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

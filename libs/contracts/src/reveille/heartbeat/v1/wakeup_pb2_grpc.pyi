@@ -34,8 +34,10 @@ class WakeupServiceStub:
     @_typing.overload
     def __new__(cls, channel: _aio.Channel) -> WakeupServiceAsyncStub: ...
     EnqueueWakeups: _grpc.UnaryUnaryMultiCallable[_wakeup_pb2.EnqueueWakeupsRequest, _wakeup_pb2.EnqueueWakeupsResponse]
-    """Records wakeups and judges each. A refusal is a result with a reason. With an occurrence key the same wakeup again
-    answers with what the key made. Errors: INVALID_FIELD, CALLER_NOT_ALLOWED (an occurrence key from another caller than autopilot).
+    """Records wakeups and judges each. A refusal is a result with a reason. With an occurrence key, or an idempotency key of
+    the caller, the same wakeup again answers with what the key made. A person wakes by hand (on_demand), speaks for
+    nobody else and answers for it. Errors: INVALID_FIELD, NOT_FOUND (a workspace that is not the person's),
+    CALLER_NOT_ALLOWED (an occurrence key from another caller than autopilot).
     """
     CancelWakeups: _grpc.UnaryUnaryMultiCallable[_wakeup_pb2.CancelWakeupsRequest, _wakeup_pb2.CancelWakeupsResponse]
     """Cancels what occurrence keys made; a key not known yet is recorded as cancelled, so that a late enqueue finds it."""
@@ -52,8 +54,10 @@ class WakeupServiceAsyncStub(WakeupServiceStub):
 
     def __init__(self, channel: _aio.Channel) -> None: ...
     EnqueueWakeups: _aio.UnaryUnaryMultiCallable[_wakeup_pb2.EnqueueWakeupsRequest, _wakeup_pb2.EnqueueWakeupsResponse]  # type: ignore[assignment]
-    """Records wakeups and judges each. A refusal is a result with a reason. With an occurrence key the same wakeup again
-    answers with what the key made. Errors: INVALID_FIELD, CALLER_NOT_ALLOWED (an occurrence key from another caller than autopilot).
+    """Records wakeups and judges each. A refusal is a result with a reason. With an occurrence key, or an idempotency key of
+    the caller, the same wakeup again answers with what the key made. A person wakes by hand (on_demand), speaks for
+    nobody else and answers for it. Errors: INVALID_FIELD, NOT_FOUND (a workspace that is not the person's),
+    CALLER_NOT_ALLOWED (an occurrence key from another caller than autopilot).
     """
     CancelWakeups: _aio.UnaryUnaryMultiCallable[_wakeup_pb2.CancelWakeupsRequest, _wakeup_pb2.CancelWakeupsResponse]  # type: ignore[assignment]
     """Cancels what occurrence keys made; a key not known yet is recorded as cancelled, so that a late enqueue finds it."""
@@ -73,8 +77,10 @@ class WakeupServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _wakeup_pb2.EnqueueWakeupsRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_wakeup_pb2.EnqueueWakeupsResponse, _abc.Awaitable[_wakeup_pb2.EnqueueWakeupsResponse]]:
-        """Records wakeups and judges each. A refusal is a result with a reason. With an occurrence key the same wakeup again
-        answers with what the key made. Errors: INVALID_FIELD, CALLER_NOT_ALLOWED (an occurrence key from another caller than autopilot).
+        """Records wakeups and judges each. A refusal is a result with a reason. With an occurrence key, or an idempotency key of
+        the caller, the same wakeup again answers with what the key made. A person wakes by hand (on_demand), speaks for
+        nobody else and answers for it. Errors: INVALID_FIELD, NOT_FOUND (a workspace that is not the person's),
+        CALLER_NOT_ALLOWED (an occurrence key from another caller than autopilot).
         """
 
     @_abc_1.abstractmethod
