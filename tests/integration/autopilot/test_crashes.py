@@ -30,6 +30,7 @@ from tests.integration.autopilot.conftest import (
     plan,
     run_now,
     run_plan,
+    until,
     whole_second,
 )
 from tests.integration.autopilot.peers import World
@@ -37,6 +38,7 @@ from tests.integration.autopilot.peers import World
 from reveille.autopilot.v1 import autopilot_pb2 as rule_pb
 from reveille.autopilot.v1 import autopilot_service_pb2 as pb
 from reveille.autopilot.v1 import run_pb2
+from reveille.common.v1 import reason_pb2
 from reveille.heartbeat.v1 import issue_pb2, wakeup_pb2
 from reveille.scheduler.v1 import job_handler_service_pb2 as plan_pb
 from reveille_autopilot.crash_points import CRASH_POINTS
@@ -193,6 +195,48 @@ async def completion(trial: Trial, point: str) -> None:
     assert (await trial.one_run())["state"] == "completed"
 
 
+async def succession(trial: Trial, point: str) -> None:
+    """The run that waits begins once the one before it has ended, whoever told of that end."""
+    policy = rule_pb.OVERLAP_POLICY_BUFFER_ONE
+    rule = await make_autopilot(
+        trial.service, trial.world, trial.workspace_id, overlap_policy=policy
+    )
+    first = await run_now(trial.service, rule.autopilot_id)
+    waiting = await run_now(trial.service, rule.autopilot_id)
+    assert waiting.state == run_pb2.RUN_STATE_BUFFERED
+    event = trial.world.settled(trial.world.only(), wakeup_pb2.WAKEUP_STATE_COMPLETED)
+    later = await trial.crash(point, trial.world.emit(event))
+    assert (await later.ended(first.run_id)).state == run_pb2.RUN_STATE_COMPLETED
+    await until(lambda: waiting.occurrence_key in trial.world.made, "it begins")
+    made = trial.world.made[waiting.occurrence_key]
+    await trial.world.emit(trial.world.settled(made, wakeup_pb2.WAKEUP_STATE_COMPLETED))
+    assert (await later.ended(waiting.run_id)).state == run_pb2.RUN_STATE_COMPLETED
+    assert len(trial.world.made) == 2
+
+
+async def replacement(trial: Trial, point: str) -> None:
+    """The caller repeats its request: one run is left, and the one before it is cancelled."""
+    policy = rule_pb.OVERLAP_POLICY_CANCEL_OTHER
+    rule = await make_autopilot(
+        trial.service, trial.world, trial.workspace_id, overlap_policy=policy
+    )
+    before = await run_now(trial.service, rule.autopilot_id)
+    later = await trial.crash(point, run_now(trial.service, rule.autopilot_id, request_id="r"))
+    after = await run_now(later, rule.autopilot_id, request_id="r")
+    ended = await later.ended(before.run_id)
+    assert (ended.state, ended.reason) == (
+        run_pb2.RUN_STATE_CANCELLED,
+        reason_pb2.REASON_REPLACED,
+    )
+    assert after.state == run_pb2.RUN_STATE_RUNNING
+    queued = [
+        key
+        for key, made in trial.world.made.items()
+        if made.state == wakeup_pb2.WAKEUP_STATE_QUEUED
+    ]
+    assert queued == [after.occurrence_key]
+
+
 async def cancellation(trial: Trial, point: str) -> None:
     """The wish is stored; the sweep sees it through."""
     run = await run_now(trial.service, trial.autopilot.autopilot_id)
@@ -271,11 +315,11 @@ async def _completes(trial: Trial, service: Service, run_id: str) -> None:
 
 DISPATCHING = (manual, schedule, webhook, nobody_repeats, issue)
 BY_FLOW: dict[str, tuple[Scenario, ...]] = {
-    "autopilot.admit": (manual, schedule, webhook, nobody_repeats),
+    "autopilot.admit": (manual, schedule, webhook, nobody_repeats, replacement),
     "autopilot.payload": (webhook,),
     "autopilot.dispatch": DISPATCHING,
     "autopilot.link": DISPATCHING,
-    "autopilot.complete": (completion,),
+    "autopilot.complete": (completion, succession),
     "autopilot.cancel": (cancellation,),
     "autopilot.give_up": (giving_up,),
     "autopilot.publish": (publication,),
