@@ -72,6 +72,11 @@ class _Loaded:
     rule: Rule
     now: datetime
 
+    @property
+    def alike(self) -> tuple[int, Occurrence]:
+        """Name what the gate goes by; a rule that was read once is one object."""
+        return id(self.rule), self.candidate.occurrence
+
     def judge(self, known: Known = _NOTHING) -> Judgement | Wanted:
         """Ask the gate."""
         return judge(self.candidate.occurrence, self.rule, known)
@@ -112,22 +117,23 @@ class Admissions:
     async def _judge(
         self, loaded: Sequence[_Loaded]
     ) -> list[tuple[_Loaded, Known, Judgement | Wanted]]:
-        """Ask heartbeat about those that pass our own checks, then judge all by its answers."""
-        first = [(each, each.judge()) for each in loaded]
+        """Ask heartbeat about those that pass our own checks, then judge all by its answers.
+
+        Of a burst most are alike; what is alike is judged once.
+        """
+        first = {each.alike: each for each in loaded}
+        found = {alike: each.judge() for alike, each in first.items()}
         questions = {
-            each.candidate.key: _question(each)
-            for each, found in first
-            if found is Wanted.INVOCABLE
+            alike: _question(first[alike])
+            for alike, wanted in found.items()
+            if wanted is Wanted.INVOCABLE
         }
         answers = await ask(self._heartbeat, list(questions.values()))
-        judged: list[tuple[_Loaded, Known, Judgement | Wanted]] = []
-        for each, found in first:
-            if (question := questions.get(each.candidate.key)) is None:
-                judged.append((each, _NOTHING, found))
-                continue
-            known = Known(asked=True, invocable=answers.get(question))
-            judged.append((each, known, each.judge(known)))
-        return judged
+        known = dict.fromkeys(first, _NOTHING)
+        for alike, question in questions.items():
+            known[alike] = Known(asked=True, invocable=answers.get(question))
+            found[alike] = first[alike].judge(known[alike])
+        return [(each, known[each.alike], found[each.alike]) for each in loaded]
 
     async def _store(
         self, judged: Sequence[tuple[_Loaded, Known, Judgement | Wanted]]
@@ -234,16 +240,12 @@ async def _load(
     # Of a burst most occurrences are those of a few triggers: each is read once.
     wanted = dict.fromkeys((each.occurrence.trigger_id, each.autopilot_id) for each in fresh)
     rules = dict(zip(wanted, await admission.load_rules(tx, list(wanted)), strict=True))
-    return [
-        _Loaded(
-            candidate,
-            known[candidate.key][0],
-            _clicked(loaded.rule, candidate.clicker),
-            loaded.now,
-        )
-        for candidate in fresh
-        for loaded in (rules[candidate.occurrence.trigger_id, candidate.autopilot_id],)
-    ]
+    loaded = []
+    for candidate in fresh:
+        read = rules[candidate.occurrence.trigger_id, candidate.autopilot_id]
+        rule = _clicked(read.rule, candidate.clicker)
+        loaded.append(_Loaded(candidate, known[candidate.key][0], rule, read.now))
+    return loaded
 
 
 def _clicked(rule: Rule, clicker: Publisher | None) -> Rule:
