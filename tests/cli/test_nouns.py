@@ -119,6 +119,30 @@ CASES = [
     ),
     Case(
         [
+            *("agents", "create", "night", "-w", W1, "--adapter", "echo", "--timer", "true"),
+            *("--timer-interval", "15m", "--timer-needs-work", "true", "--max-daily-runs", "20"),
+            *("--cooldown", "5m", "--start-limit", "2h", "--manager", A1, "--runtime", I1),
+        ],
+        AGENTS,
+        "CreateAgent",
+        {
+            "workspace_id": W1,
+            "name": "night",
+            "adapter": "echo",
+            "heartbeat": {
+                "timer_enabled": True,
+                "timer_interval": "900s",
+                "skip_timer_without_work": True,
+                "max_daily_runs": 20,
+                "cooldown": "300s",
+            },
+            "start_limit": "7200s",
+            "manager_agent_id": A1,
+            "runtime_id": I1,
+        },
+    ),
+    Case(
+        [
             *("agents", "update", A1, "--etag", "3", "--max-concurrent-runs", "0"),
             *("--timer", "true", "--timer-interval", "15m", "--wake-on-demand", "false"),
             *("--max-daily-runs", "none", "--max-daily-cost", "0", "--manager", ""),
@@ -459,6 +483,23 @@ def test_the_request(desk: Desk, case: Case) -> None:
         expected.page_size = 50
     assert outcome.request == expected
     assert outcome.metadata[0]["authorization"] == f"Bearer {TOKEN}"
+
+
+@pytest.mark.parametrize(
+    ("words", "option"),
+    [
+        (("--timer", "yes"), "timer"),
+        (("--max-daily-runs", "-1"), "max_daily_runs"),
+        (("--max-daily-cost", "much"), "max_daily_cost"),
+        (("--timer-interval", "often"), "timer_interval"),
+    ],
+)
+def test_a_heartbeat_that_cannot_be_read_is_refused_by_its_option(
+    desk: Desk, words: tuple[str, str], option: str
+) -> None:
+    outcome = desk.run("agents", "update", A1, "--etag", "1", *words, "-o", "json", answers=[])
+    assert outcome.exit_code == 2
+    assert outcome.json["error"]["field"] == option
 
 
 def test_one_thing_as_a_table(desk: Desk) -> None:
