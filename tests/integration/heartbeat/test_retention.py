@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 from collections.abc import Mapping
 from datetime import UTC, date, datetime, timedelta
 from typing import Any
@@ -18,6 +19,7 @@ from reveille.heartbeat.v1 import run_pb2, wakeup_pb2
 from reveille.scheduler.v1 import job_handler_service_pb2 as handler_pb
 from reveille.scheduler.v1.job_handler_service_pb2_grpc import JobHandlerServiceStub
 from reveille_heartbeat.crash_points import RETENTION_AFTER_STRETCH
+from reveille_heartbeat.store.queries import Q
 from reveille_heartbeat.usecases.jobs import RETENTION
 from reveille_heartbeat.usecases.log_days import AHEAD, LogDays
 from reveille_heartbeat.usecases.retention import Keep, Retention
@@ -275,3 +277,45 @@ async def test_a_job_of_the_scheduler_that_dies_in_the_middle_goes_on_the_next_t
     (result,) = (await again.RunPlans(plans)).results
     assert result.outcome == handler_pb.PLAN_OUTCOME_SUCCESS
     assert await counts(rows, "requests") == {"requests": 0}
+
+
+async def test_what_looks_for_the_old_reads_past_nothing_young(
+    world: World, rows: asyncpg.Connection[asyncpg.Record]
+) -> None:
+    """Beside 10,000 settled wakeups of today, every other with a key, and what they cost."""
+    await world.agent()
+    await rows.execute(
+        "INSERT INTO wakeup_requests (wakeup_id, workspace_id, agent_id, source, wake_reason,"
+        " title, state, reason, caller, occurrence_key, finished_at)"
+        " SELECT gen_random_uuid(), workspace_id, agent_id, 'automation', 'x', 'x', 'skipped', 'x',"
+        " 'x', CASE WHEN n % 2 = 0 THEN n::text END, clock()"
+        " FROM agents, generate_series(1, 10000) AS n"
+    )
+    await rows.execute(
+        "INSERT INTO occurrences (workspace_id, occurrence_key, wakeup_id)"
+        " SELECT workspace_id, occurrence_key, wakeup_id FROM wakeup_requests"
+        " WHERE occurrence_key IS NOT NULL"
+    )
+    await rows.execute(
+        "INSERT INTO runs (run_id, workspace_id, agent_id, wakeup_id, state, attempt, ready_rank,"
+        " priority, start_by, started_at, finished_at, follow_up_done_at)"
+        " SELECT gen_random_uuid(), workspace_id, agent_id, wakeup_id, 'succeeded', 1, 2, 4,"
+        " clock(), clock(), clock(), clock() FROM wakeup_requests"
+    )
+    await rows.execute(
+        "INSERT INTO cost_events (run_id, provider, model, day, workspace_id, agent_id)"
+        " SELECT run_id, 'p', 'm', (clock() AT TIME ZONE 'UTC')::date, workspace_id, agent_id"
+        " FROM runs"
+    )
+    for name, arguments in (
+        ("prune_wakeups", [timedelta(days=90), 500]),
+        ("prune_occurrences", [timedelta(days=400), 500]),
+        ("prune_unused_keys", [timedelta(days=400), 500]),
+        ("prune_costs", [timedelta(days=400), 500]),
+        ("queue_sizes", []),
+    ):
+        plan = await rows.fetch(f"EXPLAIN (ANALYZE, BUFFERS) {Q[name].sql}", *arguments)
+        text = "\n".join(row["QUERY PLAN"] for row in plan)
+        read = re.search(r"shared hit=(\d+)", text)
+        assert read is not None, text
+        assert int(read[1]) < 100, f"{name}\n{text}"

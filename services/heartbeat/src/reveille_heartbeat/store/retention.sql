@@ -25,12 +25,15 @@ SELECT removed, looked_at, last_run FROM prune_runs($1, $2, $3);
 
 -- name: prune_wakeups
 -- Wakeups that were settled long ago and belong to no occurrence. Those that joined one go before
--- it, and its attempts, too. $1 time to keep, $2 limit
+-- it, and its attempts, too. Questions are asked per row, whatever the statistics say.
+-- $1 time to keep, $2 limit
 WITH old AS MATERIALIZED (
     SELECT w.wakeup_id FROM wakeup_requests w
     WHERE w.occurrence_key IS NULL AND w.finished_at < (SELECT clock()) - $1::interval
-        AND NOT EXISTS (SELECT FROM wakeup_requests j WHERE j.joined_wakeup_id = w.wakeup_id)
-        AND NOT EXISTS (SELECT FROM runs r WHERE r.wakeup_id = w.wakeup_id)
+        AND (
+            SELECT true FROM wakeup_requests j WHERE j.joined_wakeup_id = w.wakeup_id LIMIT 1
+        ) IS NULL
+        AND (SELECT true FROM runs r WHERE r.wakeup_id = w.wakeup_id LIMIT 1) IS NULL
     ORDER BY w.finished_at
     LIMIT $2
 ),
@@ -43,29 +46,30 @@ DELETE FROM wakeup_requests w USING old WHERE w.wakeup_id = old.wakeup_id;
 -- Occurrences whose wakeup was settled long ago, and whose issue has ended so long ago, with that
 -- wakeup: nobody sends their keys any more. $1 time to keep, $2 limit
 WITH old AS MATERIALIZED (
-    SELECT o.workspace_id, o.occurrence_key, w.wakeup_id
+    SELECT w.workspace_id, w.occurrence_key, w.wakeup_id
     FROM wakeup_requests w
-    JOIN occurrences o
-        ON o.workspace_id = w.workspace_id AND o.occurrence_key = w.occurrence_key
-            AND o.wakeup_id = w.wakeup_id
-    LEFT JOIN issues i ON i.issue_id = o.issue_id
     WHERE w.occurrence_key IS NOT NULL AND w.finished_at < (SELECT clock()) - $1::interval
         AND (
-            o.issue_id IS NULL
-            OR (
-                (i.deleted_at IS NOT NULL OR i.status IN ('done', 'cancelled'))
-                AND coalesce(i.deleted_at, i.ended_at, i.updated_at)
-                    < (SELECT clock()) - $1::interval
-            )
-        )
-        AND NOT EXISTS (SELECT FROM wakeup_requests j WHERE j.joined_wakeup_id = w.wakeup_id)
-        AND NOT EXISTS (SELECT FROM runs r WHERE r.wakeup_id = w.wakeup_id)
+            SELECT true FROM occurrences o JOIN issues i ON i.issue_id = o.issue_id
+            WHERE o.workspace_id = w.workspace_id AND o.occurrence_key = w.occurrence_key
+                AND (
+                    (i.deleted_at IS NULL AND i.status NOT IN ('done', 'cancelled'))
+                    OR coalesce(i.deleted_at, i.ended_at, i.updated_at)
+                        >= (SELECT clock()) - $1::interval
+                )
+            LIMIT 1
+        ) IS NULL
+        AND (
+            SELECT true FROM wakeup_requests j WHERE j.joined_wakeup_id = w.wakeup_id LIMIT 1
+        ) IS NULL
+        AND (SELECT true FROM runs r WHERE r.wakeup_id = w.wakeup_id LIMIT 1) IS NULL
     ORDER BY w.finished_at
     LIMIT $2
 ),
 keys AS (
     DELETE FROM occurrences o USING old
     WHERE o.workspace_id = old.workspace_id AND o.occurrence_key = old.occurrence_key
+        AND o.wakeup_id = old.wakeup_id
 ),
 payloads AS (
     DELETE FROM wakeup_payloads p USING old WHERE p.wakeup_id = old.wakeup_id
