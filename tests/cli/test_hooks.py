@@ -279,7 +279,7 @@ def test_deliveries_are_searched_replayed_released_purged_and_watched(desk: Desk
 
     search = desk.run(
         *("deliveries", "list", "-w", WORKSPACE, "--event", "push", "--id", "d-1"),
-        *("--sha256", digest, "--since", "2026-09-21T14:13:20Z", "--provider", "github"),
+        *("--hash", digest, "--since", "2026-09-21T14:13:20Z", "--provider", "github"),
         answers=[listed],
     )
     replay = desk.run(
@@ -305,4 +305,4 @@ def test_deliveries_are_searched_replayed_released_purged_and_watched(desk: Desk
     assert (replay.request.request_id, replay.json["delivery_id"]) == ("once", "new")
     assert (release.json["deliveries"], purge.json["deliveries"]) == (3, 2)
     assert watched.out == "d-1  push  dispatched\n"
-    assert desk.run("deliveries", "list", "-w", WORKSPACE, "--sha256", "xyz").exit_code == 2
+    assert desk.run("deliveries", "list", "-w", WORKSPACE, "--hash", "xyz").exit_code == 2

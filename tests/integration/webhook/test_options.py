@@ -51,6 +51,7 @@ async def test_a_burst_is_stored_whole_and_paced_without_an_attempt(
     waiting = [row for row in await gateway.rows() if row["state"] == "queued"]
     assert (len(peer.bodies), len(waiting)) == (6, 4)
     assert {row["dispatch_attempts"] for row in waiting} == {0}
+    assert {row["message"] for row in waiting} == {"its hook is at its rate"}
     # Each waits for a moment of its own, ten seconds after the one before.
     moments = sorted(row["available_at"] for row in waiting)
     steps = {(later - one).total_seconds() for one, later in itertools.pairwise(moments)}
@@ -88,12 +89,16 @@ async def test_deliveries_of_one_lane_follow_each_other(
     peer.may_dispatch.clear()
     await gateway.claim()
     taken = {row["dedupe_key"] for row in await gateway.rows() if row["lease_token"]}
+    found = await gateway.explains().Explain(explain_pb.ExplainRequest(id=str(hook.id)))
+    behind = [each.text for each in found.findings if each.state == "waiting_for_lane"]
     peer.may_dispatch.set()
     await gateway.idle()
     while len(peer.bodies) < 4:
         await gateway.work()
 
     assert taken == {"a1", "b1"}
+    assert len(behind) == 2
+    assert all("in its lane (1)" in text for text in behind)
     order = [each.headers["x-github-delivery"] for each in peer.bodies]
     assert sorted(order) == ["a1", "a2", "a3", "b1"]
     assert [each for each in order if each != "b1"] == ["a1", "a2", "a3"]

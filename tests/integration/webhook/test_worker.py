@@ -15,10 +15,12 @@ from tests.integration.webhook.peer import FakeAutopilot, dispatched, run_of
 from reveille.autopilot.v1 import dispatch_service_pb2 as pb
 from reveille.common.v1 import reason_pb2
 from reveille.webhook.v1 import delivery_service_pb2 as delivery_pb
+from reveille_runtime.telemetry import Telemetry
 from reveille_webhook.domain.delivery import Ending
 from reveille_webhook.domain.states import DeliveryState
 from reveille_webhook.store import queue
 from reveille_webhook.store.queue import Settlement
+from reveille_webhook.usecases.measure_queue import MeasureQueue
 
 BODY = b'{"action":"opened"}'
 MEGABYTE = 1 << 20
@@ -385,3 +387,18 @@ async def test_a_stopping_gateway_gives_back_what_it_holds(
         successor.database.move_clock(61)
         await successor.work()
         assert (await successor.row())["state"] == "dispatched"
+
+
+async def test_what_waits_is_measured(gateway: Gateway) -> None:
+    hook = await gateway.hook()
+    for number in range(2):
+        await gateway.post(hook, BODY, delivery=f"d-{number}")
+    await gateway.sql("UPDATE webhook.deliveries SET state = 'held' WHERE dedupe_key = 'd-1'")
+    gateway.database.move_clock(30)
+    measure = MeasureQueue(gateway.database, Telemetry.off())
+
+    await measure()
+
+    seen = measure._seen
+    assert (seen.due, seen.held) == (1, 1)
+    assert 29 <= seen.oldest < 40

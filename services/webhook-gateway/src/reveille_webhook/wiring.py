@@ -42,6 +42,7 @@ from reveille_webhook.usecases.endpoints import Endpoints
 from reveille_webhook.usecases.explain import Explain
 from reveille_webhook.usecases.find_endpoint import FindEndpoint
 from reveille_webhook.usecases.held import Held
+from reveille_webhook.usecases.measure_queue import EVERY, MeasureQueue
 from reveille_webhook.usecases.receive import Receive
 from reveille_webhook.usecases.refuse import Refuse
 from reveille_webhook.usecases.renew import Renew
@@ -148,6 +149,7 @@ async def build(app: App[Settings]) -> None:
     app.claims(claiming)
     scheduler = SchedulerServiceStub(channels.get("scheduler"))
     app.claims(Loop("own job", OwnJob(scheduler).step, AGAIN_SECONDS))
+    app.works(Loop("queue measure", MeasureQueue(database, app.telemetry), EVERY))
     app.claims(Loop("take over", take_over, settings.lease_renewal))
     app.on_drain(edge.stop)
     edge.listen()

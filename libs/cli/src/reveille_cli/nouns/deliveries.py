@@ -96,7 +96,7 @@ NOUN = Noun(
                 Param("provider", "Only of this sender's scheme."),
                 Param("dedupe_id", "Only with this id of the sender's.", flag="--id"),
                 Param(
-                    "body_sha256", "Only with this hash of the body.", flag="--sha256", apply=_hash
+                    "body_sha256", "Only with this hash of the body.", flag="--hash", apply=_hash
                 ),
             ),
             shows="deliveries",

@@ -14,6 +14,7 @@ from reveille_webhook.domain.delivery import Claim, Ending, clipped
 from reveille_webhook.store.deliveries import facts_of
 
 Q = load_queries(__package__, "queue.sql")
+_COUNTED = 10_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,6 +72,23 @@ async def claim(
         held=[row["endpoint_id"] for row in rows if row["deed"] == "hold"],
         newest=max((row["available_at"] for row in rows if row["deed"] == "take"), default=None),
     )
+
+
+@dataclass(frozen=True, slots=True)
+class Backlog:
+    """What is due (counted up to a bound), for how many seconds, and what is held."""
+
+    due: int
+    oldest: float
+    held: int
+
+
+async def backlog(tx: Tx) -> Backlog:
+    """Look at the queue."""
+    row = await tx.fetchrow(Q["backlog"], _COUNTED)
+    if row is None:
+        return Backlog(0, 0.0, 0)
+    return Backlog(row["due"], max(0.0, row["oldest"] or 0.0), row["held"])
 
 
 async def bodies(tx: Tx, ids: Sequence[UUID]) -> dict[UUID, bytes]:

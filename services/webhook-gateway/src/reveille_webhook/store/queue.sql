@@ -74,13 +74,27 @@ SET lease_token = CASE WHEN x.deed = 'take' THEN gen_random_uuid() END,
     available_at = CASE WHEN x.deed = 'defer' THEN x.slot ELSE d.available_at END,
     state = CASE WHEN x.deed = 'hold' THEN 'held' ELSE d.state END,
     reason = CASE WHEN x.deed = 'hold' THEN 'loop_breaker' ELSE d.reason END,
-    message = CASE WHEN x.deed = 'hold' THEN 'its hook fired beyond its budget' ELSE d.message END
+    message = CASE x.deed WHEN 'hold' THEN 'its hook fired beyond its budget'
+                          WHEN 'defer' THEN 'its hook is at its rate'
+                          ELSE d.message END
 FROM decided AS x
 WHERE d.ctid = ANY (ARRAY(SELECT place FROM due)) AND d.id = x.id
 RETURNING x.deed, d.id, d.lease_token, d.endpoint_id, d.workspace_id, d.event, d.action, d.actions,
           d.content_type, d.headers, d.body_bytes, d.body_sha256, d.received_at, d.queued_at,
           d.trace_carrier, d.dispatch_attempts, d.give_backs, d.run_id, d.admission,
           d.available_at;
+
+-- name: backlog
+-- How much is due, and for how long; counts end at a bound. $1 the bound
+SELECT (SELECT count(*) FROM (
+            SELECT FROM deliveries
+            WHERE state = 'queued' AND lease_token IS NULL AND available_at <= (SELECT clock())
+            LIMIT $1) AS due) AS due,
+       (SELECT extract(epoch FROM clock() - min(available_at))::double precision FROM deliveries
+        WHERE state = 'queued' AND lease_token IS NULL AND available_at <= (SELECT clock()))
+           AS oldest,
+       (SELECT count(*) FROM (
+            SELECT FROM deliveries WHERE state = 'held' LIMIT $1) AS held) AS held;
 
 -- name: bodies
 -- The bodies that are about to travel. $1 ids

@@ -186,5 +186,10 @@ def _waiting(delivery: Delivery, now: datetime) -> tuple[str, str]:
             "waiting_for_retry" if tries or trouble else "queued",
             f"it is {judged}{tries}{trouble}; the next attempt is in {span_of(wait)}",
         )
+    if delivery.lane_key is not None:
+        return (
+            "waiting_for_lane",
+            f"it is {judged} and follows what came before it in its lane ({delivery.lane_key})",
+        )
     late = span_of(-wait)
     return "due_late", f"it is {judged} and has been due for {late}: is a gateway's worker running?"
