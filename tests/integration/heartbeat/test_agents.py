@@ -28,6 +28,7 @@ from reveille.heartbeat.v1 import agent_pb2 as pb
 from reveille.heartbeat.v1 import run_pb2, wakeup_pb2
 from reveille.heartbeat.v1.agent_pb2_grpc import AgentServiceStub
 from reveille_heartbeat import crash_points
+from reveille_heartbeat.usecases import move_agent
 from reveille_runtime.access import Role
 from reveille_runtime.errors import (
     Aborted,
@@ -327,6 +328,28 @@ async def test_a_pause_that_died_half_way_is_finished_by_its_repeat(
     assert (again.agent.status, again.cancelled_wakeups) == (pb.AGENT_STATUS_PAUSED, 1)
     wakeup = await world.wakeup(waiting.wakeup_id)
     assert wakeup.state == wakeup_pb2.WAKEUP_STATE_CANCELLED
+
+
+async def test_what_comes_after_a_resume_is_not_cancelled_by_the_pause_before(
+    idle: World, rows: Rows, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    agent = await idle.agent("ann")
+    before = await idle.wake(agent, "manual:1")
+    resumed: list[wakeup_pb2.WakeupResult] = []
+
+    # Between the commit of the pause and what waits, somebody else changes their mind.
+    async def meanwhile(*_: Any) -> None:
+        if not resumed:
+            resumed.append(wakeup_pb2.WakeupResult())
+            await idle.agents.ResumeAgent(pb.ResumeAgentRequest(agent_id=agent.agent_id))
+            resumed[0] = await idle.wake(agent, "manual:2")
+
+    monkeypatch.setattr(move_agent, "tell_of_ends", meanwhile)
+    paused = await idle.agents.PauseAgent(pb.PauseAgentRequest(agent_id=agent.agent_id))
+    assert paused.cancelled_wakeups == 0
+    for wakeup_id in (before.wakeup_id, resumed[0].wakeup_id):
+        wakeup = await idle.wakeup(wakeup_id)
+        assert wakeup.state == wakeup_pb2.WAKEUP_STATE_QUEUED
 
 
 async def test_what_an_agent_does_is_told_when_its_runs_begin_and_end(stage: Stage) -> None:

@@ -50,11 +50,13 @@ SELECT name FROM squads WHERE leader_agent_id = $1 AND state <> 'archived' ORDER
 SELECT wakeup_id, issue_id FROM runs WHERE agent_id = $1 AND occupied;
 
 -- name: open_wakeups_of_agent
--- What is still to come for an agent. $1 agent, $2 after this id, $3 limit
-SELECT wakeup_id, issue_id FROM wakeup_requests
-WHERE agent_id = $1 AND finished_at IS NULL AND wakeup_id > $2
-ORDER BY wakeup_id
-LIMIT $3;
+-- What is still to come for an agent, while it is in the state that ends it; its lock is held.
+-- $1 agent, $2 state, $3 after this id, $4 limit
+SELECT w.wakeup_id, w.issue_id FROM wakeup_requests w
+JOIN agents a ON a.agent_id = w.agent_id AND a.state = $2
+WHERE w.agent_id = $1 AND w.finished_at IS NULL AND w.wakeup_id > $3
+ORDER BY w.wakeup_id
+LIMIT $4;
 
 -- name: find_agents
 -- What decisions need of agents. $1 ids

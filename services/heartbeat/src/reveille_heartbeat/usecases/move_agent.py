@@ -107,7 +107,7 @@ class MoveAgent:
         await tell_of_ends(self._db, self._notifier, self._spans, ended)
         after = NIL
         while True:
-            batch = await self._waiting(agent_id, after, reason, f"agent {agent.name} {words}")
+            batch = await self._waiting(agent, after, reason, f"agent {agent.name} {words}")
             cancelled |= batch.cancelled
             if batch.last is None:
                 return Stopped(agent, len(cancelled))
@@ -140,14 +140,19 @@ class MoveAgent:
         await feed.append(tx, told)
         return moved
 
-    async def _waiting(self, agent_id: UUID, after: UUID, reason: Reason, message: str) -> _Batch:
+    async def _waiting(self, agent: Agent, after: UUID, reason: Reason, message: str) -> _Batch:
+        """Cancel some of what waits; nothing of what came after somebody resumed the agent."""
         ended = Ended()
 
         async def cancel(tx: Tx) -> _Batch:
             ended.runs.clear()
-            rows = await tx.fetch(Q["open_wakeups_of_agent"], agent_id, after, _BATCH)
+            locks = LockOrder()
+            await locks.take(tx, Level.AGENT, Q["lock_agents"], [agent.agent_id])
+            rows = await tx.fetch(
+                Q["open_wakeups_of_agent"], agent.agent_id, agent.state.value, after, _BATCH
+            )
             pairs = [(row["wakeup_id"], row["issue_id"]) for row in rows]
-            cancelled = await _cancel(tx, LockOrder(), pairs, reason, message, ended)
+            cancelled = await _cancel(tx, locks, pairs, reason, message, ended)
             return _Batch(cancelled, pairs[-1][0] if len(pairs) == _BATCH else None)
 
         batch = await retrying_transaction(self._db, cancel, repeatable=True)
