@@ -12,7 +12,6 @@ import contextlib
 import time
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from dataclasses import dataclass, field, replace
-from typing import Protocol
 from uuid import UUID
 
 from reveille_heartbeat.domain.tail import (
@@ -31,18 +30,11 @@ from reveille_heartbeat.usecases.run_news import ReadNews, Seen
 from reveille_heartbeat.usecases.visible import require_visible
 from reveille_runtime.access import Actor
 from reveille_runtime.errors import ResourceExhausted
+from reveille_runtime.lifecycle import Wakeable
 from reveille_runtime.server import draining_error
 
 MOST_BYTES = 1 << 20
 PATIENCE = 5.0
-
-
-class Hinting(Protocol):
-    """Something that tells of news early; a `Hint`."""
-
-    def wait(self, timeout: float) -> Awaitable[object]:
-        """Wait for news, at most so many seconds."""
-        ...
 
 
 @dataclass(slots=True, eq=False)
@@ -72,7 +64,7 @@ class WatchRuns:
     def __init__(
         self,
         read: ReadNews,
-        hint: Hinting,
+        hint: Wakeable,
         draining: asyncio.Event,
         *,
         most_bytes: int = MOST_BYTES,
