@@ -6,6 +6,7 @@ import asyncio
 from typing import Any
 from uuid import UUID
 
+import asyncpg
 import pytest
 from tests.integration.heartbeat.conftest import Stage
 from tests.integration.heartbeat.issue_desk import (
@@ -19,7 +20,9 @@ from tests.integration.heartbeat.issue_desk import (
 from tests.integration.heartbeat.kit import World
 
 from reveille.heartbeat.v1 import approval_pb2, issue_pb2
+from reveille_heartbeat.usecases.moving import lock_related
 from reveille_runtime.errors import Aborted, FailedPrecondition, InvalidArgument, NotFound
+from reveille_runtime.lockorder import LockOrder
 from reveille_testkit.database import TestDatabase
 from reveille_testkit.waiting import eventually
 
@@ -239,19 +242,27 @@ async def test_what_is_tied_while_its_blocker_ends_is_not_forgotten(
     blocker = await desk.create()
     waits = await desk.create(assignee_agent_id=ann.agent_id)
     await desk.end(await desk.begin(waits.issue_id))
+
+    async def lock() -> None:
+        async with desk.database.transaction() as tx:
+            await lock_related(tx, LockOrder(), [UUID(blocker.issue_id)])
+
     other = await database.connect("reveille_heartbeat_app")
     async with other.transaction():
         await other.execute(
             "SELECT FROM issues WHERE issue_id = $1 FOR NO KEY UPDATE", UUID(blocker.issue_id)
         )
         move = asyncio.ensure_future(desk.update(blocker.issue_id, status=DONE))
-        await blocked_writers(desk.rows, 1)
-        # The move has looked around, and waits; it has to look again.
+        look = asyncio.ensure_future(lock())
+        await blocked_writers(desk.rows, 2)
+        # Both have looked around, and wait; what they see then is not all that they have locked.
         await other.execute(
             "INSERT INTO issue_relations (issue_id, blocker_issue_id) VALUES ($1, $2)",
             UUID(waits.issue_id),
             UUID(blocker.issue_id),
         )
+    with pytest.raises(asyncpg.SerializationError):
+        await look
     await move
     assert (await desk.reasons(waits.issue_id))[1:] == [("issue_blockers_resolved", "queued")]
 
