@@ -163,11 +163,12 @@ async def test_a_comment_wakes_the_owner_and_who_is_mentioned_but_not_its_author
 async def test_a_person_opens_an_ended_issue_with_a_comment_and_an_agent_does_not(
     desk: Desk,
 ) -> None:
-    ann, bob = await desk.agents("ann", "bob")
+    ann, bob, cid = await desk.agents("ann", "bob", "cid")
     issue = await desk.create(assignee_agent_id=ann.agent_id)
     other = await desk.create(assignee_agent_id=bob.agent_id)
     await desk.end(await desk.begin(issue.issue_id))
     run_id = await desk.begin(other.issue_id)
+    await desk.update(other.issue_id, assignee_agent_id=cid.agent_id)
     await desk.update(other.issue_id, status=DONE)
     await desk.say(other.issue_id, by=desk.run(run_id), mentioned_agent_ids=[ann.agent_id])
     assert (await desk.get(other.issue_id)).status == DONE
