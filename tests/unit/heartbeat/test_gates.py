@@ -13,15 +13,15 @@ from reveille_heartbeat.domain.gates import GATES, Waiting, refusal_of
 from reveille_heartbeat.domain.obstacles import Blocker, HoldMode, HoldOver
 from reveille_heartbeat.domain.reasons import Reason
 from reveille_heartbeat.domain.states import AgentState, IssueState
+from reveille_heartbeat.domain.targets import Target
 from reveille_heartbeat.domain.values import WakeupSource
 from reveille_heartbeat.domain.wakes import COMMENT_REASON
 
 OTHER = UUID(int=50)
 ASSIGNED = replace(WAKEUP, wake_reason="issue_assigned", source=WakeupSource.ASSIGNMENT)
 ANSWERS = replace(ASSIGNED, context={COMMENT_REASON: "issue_commented"})
-WAITING = Waiting(
-    RUN.run_id, None, "", AGENT.agent_id, AGENT.name, AgentState.ACTIVE, ASSIGNED, ISSUE
-)
+WAITING = Waiting(RUN.run_id, None, "", AGENT.agent_id, Target(AGENT), ASSIGNED, ISSUE)
+PAUSED = Target(replace(AGENT, state=AgentState.PAUSED))
 HELD = HoldOver(UUID(int=30), HoldMode.PAUSE, "an audit", UUID(int=31), "ABC-7")
 BLOCKERS = (Blocker(UUID(int=40), "ABC-2", "First", IssueState.TODO),)
 DONE = replace(ISSUE, status=IssueState.DONE)
@@ -36,7 +36,7 @@ REVIEW = replace(WAKEUP, wake_reason="execution_review_requested")
     [
         ({}, None),
         ({"issue": None}, None),
-        ({"agent_state": AgentState.PAUSED}, Reason.AGENT_NOT_INVOKABLE),
+        ({"target": PAUSED}, Reason.AGENT_NOT_INVOKABLE),
         ({"issue": replace(ISSUE, deleted_at=NOW)}, Reason.ISSUE_DELETED),
         # A hold, a blocker or an end that came while it waited.
         ({"hold": HELD}, Reason.ISSUE_TREE_HELD),
@@ -75,7 +75,7 @@ def test_a_run_begins_only_where_nothing_has_changed_against_it(
 def test_the_first_gate_that_is_shut_counts() -> None:
     shut = replace(
         WAITING,
-        agent_state=AgentState.ARCHIVED,
+        target=PAUSED,
         issue=replace(THEIRS, status=IssueState.DONE, deleted_at=NOW),
         hold=HELD,
         blockers=BLOCKERS,
