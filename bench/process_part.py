@@ -1,14 +1,16 @@
 """Part of the bench of runs: agents that are processes, beside bare ones with pipes.
 
-Both sides start the same command, as many at once, in this very process. The bare side is what
-asyncio offers: a child with three pipes, its output read to the end. Ours is the whole way: a wake
-enqueued, claimed, its process on record before it starts, output stored, end settled, events and
-feed written. Run alone it prints its two rates and their ratio.
+Both sides start the same small agent, as many at once. The bare side is what asyncio offers: a
+child with three pipes, fed with what there is to read, and its output read to the end. Ours is the
+whole way in a heartbeat process: a wake enqueued, claimed, its process on record before it starts,
+output stored, end settled, events and feed written. Run alone it prints its two rates and their
+ratio.
 """
 
 from __future__ import annotations
 
 import asyncio
+import json
 import os
 import subprocess
 import sys
@@ -18,25 +20,23 @@ from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
-from uuid import UUID, uuid4
+from uuid import uuid4
 
+import asyncpg
+import grpc
 from google.protobuf.struct_pb2 import Struct
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from bench.support import durable_cluster, fresh_database
+from bench.support import durable_cluster, free_port, fresh_database, process
 
 from reveille.heartbeat.v1 import agent_pb2, wakeup_pb2
 from reveille.heartbeat.v1 import workspace_replica_service_pb2 as workspace_pb
 from reveille.heartbeat.v1.agent_pb2_grpc import AgentServiceStub
 from reveille.heartbeat.v1.wakeup_pb2_grpc import WakeupServiceStub
 from reveille.heartbeat.v1.workspace_replica_service_pb2_grpc import WorkspaceReplicaServiceStub
-from reveille_heartbeat import wiring
-from reveille_heartbeat.adapters.process import become_guardian
-from reveille_heartbeat.config import Settings
 from reveille_runtime import logs
 from reveille_runtime.access import Role
-from reveille_runtime.app import App
 from reveille_runtime.client import Channels
 from reveille_runtime.telemetry import Telemetry
 from reveille_testkit.cluster import TestCluster
@@ -44,7 +44,9 @@ from reveille_testkit.database import TestDatabase
 from reveille_testkit.rpc import Keyring
 from reveille_testkit.waiting import eventually
 
-COMMAND = ("/bin/sh", "-c", "echo done")
+# An agent that does the least an agent does: it reads what woke it, and says so.
+AGENT = ("/bin/sh", "-c", 'cat "$REVEILLE_PAYLOAD_FILE" >/dev/null; echo done')
+BARE = ("/bin/sh", "-c", "cat >/dev/null; echo done")
 AT_ONCE = 64
 RUNS = 600
 AGENTS = 64
@@ -75,20 +77,21 @@ class Rates:
 async def bare(runs: int = RUNS) -> float:
     """Start and await processes as asyncio does."""
     environment = {"PATH": os.environ["PATH"]}
+    payload = json.dumps({"wake": {"title": "bench"}, "payload": {"body": "x" * 700}}).encode()
     waiting = iter(range(runs))
 
     async def worker() -> None:
         for _ in waiting:
-            process = await asyncio.create_subprocess_exec(
-                *COMMAND,
+            child = await asyncio.create_subprocess_exec(
+                *BARE,
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=subprocess.PIPE,
                 env=environment,
                 start_new_session=True,
             )
-            out, _ = await process.communicate()
-            assert (process.returncode, out) == (0, b"done\n")
+            out, _ = await child.communicate(payload)
+            assert (child.returncode, out) == (0, b"done\n")
 
     began = time.perf_counter()
     await asyncio.gather(*(worker() for _ in range(AT_ONCE)))
@@ -96,46 +99,56 @@ async def bare(runs: int = RUNS) -> float:
 
 
 class Heartbeat:
-    """One replica in this process, with its callers."""
+    """A heartbeat process of its own, and those who call it."""
 
     def __init__(self, database: TestDatabase, folder: Path) -> None:
         self._keys = Keyring(folder / "keys")
         self._database = database
-        app = database.settings("heartbeat")
-        given: dict[str, Any] = {
-            "listen": "127.0.0.1:0",
-            "database_url": app.url,
-            "database_password_file": app.password_file,
-            "trusted_keys_file": self._keys.trusted_file,
-            "service_key_file": self._keys.private_key("heartbeat"),
-            "spool_dir": folder / "spool",
-            "api_address": "127.0.0.1:1",
-            "engine_concurrency": AT_ONCE,
-        }
-        self._app = App(Settings(**given), Telemetry.off())
+        self._folder = folder
+        self._address = f"127.0.0.1:{free_port()}"
         self._stack = AsyncExitStack()
         self.workspace_id = uuid4()
 
     async def start(self) -> None:
         """Start it, and make a workspace."""
-        await self._app.start(wiring.build)
-        self._stack.push_async_callback(self._app.stop)
+        app = self._database.settings("heartbeat")
+        environment = {
+            "REVEILLE_LISTEN": self._address,
+            "REVEILLE_DATABASE_URL": app.url,
+            "REVEILLE_DATABASE_PASSWORD_FILE": str(app.password_file),
+            "REVEILLE_TRUSTED_KEYS_FILE": str(self._keys.trusted_file),
+            "REVEILLE_SERVICE_KEY_FILE": str(self._keys.private_key("heartbeat")),
+            "REVEILLE_SPOOL_DIR": str(self._folder / "spool"),
+            "REVEILLE_ENGINE_CONCURRENCY": str(AT_ONCE),
+            "REVEILLE_LOG_LEVEL": "error",
+        }
+        log = self._folder / "heartbeat.log"
+        self._stack.enter_context(process(["-m", "reveille_heartbeat"], environment, log))
         service = self._channel(self._keys.service("autopilot"))
-        await WorkspaceReplicaServiceStub(service).PutWorkspace(
-            workspace_pb.PutWorkspaceRequest(
-                workspace_id=str(self.workspace_id),
-                issue_prefix="BEN",
-                default_responsible_user_id="bench",
-                revision=1,
-            )
+        request = workspace_pb.PutWorkspaceRequest(
+            workspace_id=str(self.workspace_id),
+            issue_prefix="BEN",
+            default_responsible_user_id="bench",
+            revision=1,
         )
+
+        async def put() -> bool:
+            try:
+                await WorkspaceReplicaServiceStub(service).PutWorkspace(request)
+            except grpc.aio.AioRpcError as error:
+                if error.code() is not grpc.StatusCode.UNAVAILABLE:
+                    raise
+                return False
+            return True
+
+        await eventually(put, "heartbeat is ready", timeout=60)
         self._wakeups: Any = WakeupServiceStub(service)
         owner = self._channel(self._keys.user("bench", {self.workspace_id: Role.MEMBER}))
         self._agents: Any = AgentServiceStub(owner)
 
     def _channel(self, token: str) -> Any:
         channels = Channels(
-            {"server": self._app.server.address}, telemetry=Telemetry.off(), token=lambda: token
+            {"server": self._address}, telemetry=Telemetry.off(), token=lambda: token
         )
         self._stack.push_async_callback(channels.close)
         return channels.get("server")
@@ -143,7 +156,7 @@ class Heartbeat:
     async def agent(self, number: int) -> str:
         """Make an agent that is the command."""
         settings = Struct()
-        settings.update({"command": list(COMMAND)})
+        settings.update({"command": list(AGENT)})
         made = await self._agents.CreateAgent(
             agent_pb2.CreateAgentRequest(
                 workspace_id=str(self.workspace_id),
@@ -155,8 +168,11 @@ class Heartbeat:
         )
         return str(made.agent.agent_id)
 
-    async def run(self, agents: list[str], runs: int) -> None:
-        """Wake agents, each time as another occurrence, and wait until every wake is settled."""
+    async def run(self, agents: list[str], kind: str, runs: int) -> float:
+        """Wake agents, each time as another occurrence, until every wake is settled.
+
+        Give the seconds from the first wake to the last outcome.
+        """
         wakes = [
             wakeup_pb2.Wakeup(
                 workspace_id=str(self.workspace_id),
@@ -165,7 +181,7 @@ class Heartbeat:
                 reason="autopilot_run",
                 title="bench",
                 origin=wakeup_pb2.Origin(
-                    occurrence_key=f"manual:{uuid4()}", accountable_user_id="bench"
+                    occurrence_key=f"{kind}:{number}", accountable_user_id="bench"
                 ),
             )
             for number in range(runs)
@@ -176,25 +192,30 @@ class Heartbeat:
             )
         connection = await self._database.connect("reveille_heartbeat_app")
 
-        async def unsettled() -> int:
-            count: int = await connection.fetchval(
-                "SELECT count(*) FROM wakeup_requests WHERE finished_at IS NULL"
+        async def took() -> asyncpg.Record | None:
+            return await connection.fetchrow(
+                "SELECT count(*) FILTER (WHERE finished_at IS NULL) AS left,"
+                " extract(epoch FROM max(finished_at) - min(created_at)) AS seconds"
+                " FROM wakeup_requests WHERE occurrence_key LIKE $1 || ':%'",
+                kind,
             )
-            return count
 
-        await eventually(unsettled, "all is settled", until=lambda left: left == 0, timeout=120)
+        row = await eventually(
+            took, "all is settled", until=lambda seen: seen and seen["left"] == 0, timeout=120
+        )
+        assert row is not None
+        return float(row["seconds"])
 
-    async def check(self, workspace_id: UUID, runs: int) -> None:
+    async def check(self, runs: int) -> None:
         """Hold what was written against what was asked for: rows, outcomes, output, history."""
         connection = await self._database.connect("reveille_heartbeat_app")
         row = await connection.fetchrow(
             "SELECT (SELECT count(*) FROM wakeup_requests WHERE state = 'completed') AS wakes,"
             " (SELECT count(*) FROM runs WHERE state = 'succeeded' AND process_pid IS NOT NULL"
-            "  AND exit_code = 0 AND workspace_id = $1) AS runs,"
+            "  AND exit_code = 0) AS runs,"
             " (SELECT count(*) FROM run_log_chunks WHERE data = 'done\n'::bytea) AS outputs,"
             " (SELECT count(*) FROM run_events WHERE type = 'run.process_started') AS starts,"
             " (SELECT count(*) FROM feed WHERE type = 'wakeup.settled') AS told",
-            workspace_id,
         )
         assert row is not None
         assert list(row.values()) == [runs] * 5, dict(row)
@@ -205,18 +226,15 @@ class Heartbeat:
 
 
 async def ours(database: TestDatabase, runs: int = RUNS) -> float:
-    """Run agents in a heartbeat of this process."""
+    """Run agents in a heartbeat of their own."""
     with tempfile.TemporaryDirectory(prefix="reveille-bench-", dir=spool_medium()) as text:
         heartbeat = Heartbeat(database, Path(text))
-        await heartbeat.start()
         try:
+            await heartbeat.start()
             agents = [await heartbeat.agent(number) for number in range(AGENTS)]
-            warm = len(agents)
-            await heartbeat.run(agents, warm)
-            began = time.perf_counter()
-            await heartbeat.run(agents, runs)
-            took = time.perf_counter() - began
-            await heartbeat.check(heartbeat.workspace_id, warm + runs)
+            await heartbeat.run(agents, "warm", len(agents))
+            took = await heartbeat.run(agents, "run", runs)
+            await heartbeat.check(len(agents) + runs)
         finally:
             await heartbeat.close()
     return runs / took
@@ -224,8 +242,6 @@ async def ours(database: TestDatabase, runs: int = RUNS) -> float:
 
 async def measure(database: TestDatabase, runs: int = RUNS) -> Rates:
     """Take both rates in turn, on a database that is nobody else's."""
-    # As the service does at its start; the bare side's children are awaited by asyncio as ever.
-    become_guardian()
     bare_before = await bare(runs)
     recorded = await ours(database, runs)
     bare_after = await bare(runs)
