@@ -234,16 +234,3 @@ async def test_one_issues_trouble_does_not_keep_the_sweep_from_the_others(
     states = {(await desk.wakeup(each)).state for each in (broken, fine)}
     assert states == {QUEUED, DEFERRED}
     assert await desk.sweep() == 1
-
-
-async def test_how_long_the_oldest_has_waited_is_known(desk: Desk) -> None:
-    assert await desk.sweep.oldest_wait() is None
-    issue = await desk.issue()
-    await at_work(desk, issue)
-    await waiting(desk, issue, "bob")
-    desk.database.move_clock(90)
-    await waiting(desk, issue, "cid")
-    oldest = await desk.sweep.oldest_wait()
-
-    assert oldest is not None
-    assert 90 <= oldest < 150

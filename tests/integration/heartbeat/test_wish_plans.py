@@ -70,7 +70,6 @@ async def test_no_history_is_read_for_a_wish(desk: Desk) -> None:
         "issues_with_run": [issues],
         "oldest_deferred": [issues],
         "stranded_issues": [uuid4(), 100],
-        "oldest_wait": [],
     }
     for _ in ("before", "after"):
         for name, arguments in asked.items():

@@ -175,11 +175,6 @@ WHERE w.state = 'deferred' AND w.issue_id > $1
 ORDER BY w.issue_id
 LIMIT $2;
 
--- name: oldest_wait
--- For how many seconds the oldest deferred wake waits; the index holds deferred wakes alone.
-SELECT extract(epoch FROM clock() - min(created_at))::float8 FROM wakeup_requests
-WHERE state = 'deferred';
-
 -- name: wakeups_of_issue
 -- Everything that was asked for on an issue, newest first. $1 issue, $2 limit
 SELECT wakeup_id, workspace_id, agent_id, source, wake_reason, title, state, reason, message, issue_id,

@@ -143,12 +143,6 @@ class PromoteStranded:
             self._notifier.notify(channels.QUEUE, channels.FEED)
         return promoted
 
-    async def oldest_wait(self) -> float | None:
-        """Say for how many seconds the oldest deferred wake waits by now; None when none does."""
-        async with self._db.session() as tx:
-            seconds: float | None = await tx.fetchval(Q["oldest_wait"])
-            return seconds
-
     async def _one(self, issue_id: UUID) -> int:
         async def promote(tx: Tx) -> int:
             await LockOrder().take(tx, Level.ISSUE, Q["lock_issues"], [issue_id])
