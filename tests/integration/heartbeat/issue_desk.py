@@ -9,6 +9,7 @@ from uuid import UUID
 import asyncpg
 import pytest
 from google.protobuf.field_mask_pb2 import FieldMask
+from tests.integration.heartbeat.conftest import Stage
 from tests.integration.heartbeat.kit import OWNER, World
 
 from reveille.heartbeat.v1 import agent_pb2, issue_pb2, wakeup_pb2
@@ -178,6 +179,16 @@ class Desk:
         """Wake an agent about an issue, named in any way."""
         agent = agent_pb2.Agent(agent_id=agent_id)
         return await self.world.wake(agent, issue_id=issue, **more)
+
+
+async def open_desk(stage: Stage, rows: Rows) -> Desk:
+    """Open a workspace whose queue nobody serves, and in which nothing happens by itself."""
+    service = await stage.start(
+        engine_concurrency=0, runtime_presence=3600, sweep_interval=3600, recovery_interval=3600
+    )
+    world = World(service.client, stage.folder)
+    await world.put()
+    return Desk(world, rows, service.database)
 
 
 async def refused(call: Any) -> DomainError:

@@ -14,6 +14,7 @@ from tests.integration.heartbeat.issue_desk import (
     Rows,
     blocked_writers,
     fields_refused,
+    open_desk,
     refused,
 )
 from tests.integration.heartbeat.kit import MEMBER, World
@@ -48,10 +49,7 @@ TODO, PROGRESS, REVIEW, DONE, CANCELLED = (
 @pytest.fixture
 async def desk(stage: Stage, rows: Rows) -> Desk:
     """A workspace whose queue nobody serves."""
-    service = await stage.start(engine_concurrency=0, runtime_presence=3600)
-    world = World(service.client, stage.folder)
-    await world.put()
-    return Desk(world, rows, service.database)
+    return await open_desk(stage, rows)
 
 
 async def hold(desk: Desk, issue: str, **more: Any) -> hold_pb2.HoldIssueTreeResponse:

@@ -15,6 +15,7 @@ from tests.integration.heartbeat.issue_desk import (
     Wake,
     blocked_writers,
     fields_refused,
+    open_desk,
     refused,
 )
 from tests.integration.heartbeat.kit import World
@@ -39,10 +40,7 @@ BACKLOG, TODO, PROGRESS, REVIEW, DONE, CANCELLED = (
 @pytest.fixture
 async def desk(stage: Stage, rows: Rows) -> Desk:
     """A workspace whose queue nobody serves."""
-    service = await stage.start(engine_concurrency=0, runtime_presence=3600)
-    world = World(service.client, stage.folder)
-    await world.put()
-    return Desk(world, rows, service.database)
+    return await open_desk(stage, rows)
 
 
 async def test_a_new_owner_is_woken_and_what_waits_for_the_old_one_ends(desk: Desk) -> None:

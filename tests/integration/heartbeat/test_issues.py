@@ -8,7 +8,7 @@ from uuid import uuid4
 import pytest
 from google.protobuf.field_mask_pb2 import FieldMask
 from tests.integration.heartbeat.conftest import Stage
-from tests.integration.heartbeat.issue_desk import Desk, Rows, fields_refused, refused
+from tests.integration.heartbeat.issue_desk import Desk, Rows, fields_refused, open_desk, refused
 from tests.integration.heartbeat.kit import MEMBER, OWNER, World
 
 from reveille.common.v1 import reason_pb2
@@ -34,10 +34,7 @@ from reveille_runtime.errors import (
 @pytest.fixture
 async def desk(stage: Stage, rows: Rows) -> Desk:
     """A workspace whose queue nobody serves."""
-    service = await stage.start(engine_concurrency=0, runtime_presence=3600)
-    world = World(service.client, stage.folder)
-    await world.put()
-    return Desk(world, rows, service.database)
+    return await open_desk(stage, rows)
 
 
 async def test_identifier_and_id_name_one_issue_in_every_call(desk: Desk) -> None:
