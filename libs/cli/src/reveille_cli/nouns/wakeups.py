@@ -13,7 +13,7 @@ from reveille_cli.declare import Noun, Param, Verb
 from reveille_cli.exits import ExitCode
 from reveille_cli.failures import refused
 from reveille_cli.jsonform import plain
-from reveille_cli.names import AGENT, WORKSPACE_VARIABLE, find_id, find_workspace
+from reveille_cli.names import AGENT, SQUAD, WORKSPACE_VARIABLE, find_id, find_workspace
 from reveille_cli.nouns.shared import WORKSPACE, in_states, only_of, the
 from reveille_cli.options import DEFAULT_DIR, DEFAULT_OUTPUT, DataDirOption, OutputOption
 from reveille_cli.printer import Printer
@@ -23,7 +23,7 @@ from reveille_cli.values import read_file
 def create(
     title: Annotated[str, typer.Argument(help="What is asked, in one line.")],
     agent: Annotated[str | None, typer.Option(help="The agent, by id or name.")] = None,
-    squad: Annotated[str | None, typer.Option(help="The squad to wake, by id.")] = None,
+    squad: Annotated[str | None, typer.Option(help="The squad to wake, by id or name.")] = None,
     workspace: Annotated[
         str | None,
         typer.Option(
@@ -68,7 +68,7 @@ def create(
         wish = wakeup_pb2.Wakeup(
             workspace_id=find_workspace(client, workspace),
             agent_id=find_id(client, AGENT, agent, workspace, "agent") if agent else "",
-            squad_id=squad or "",
+            squad_id=find_id(client, SQUAD, squad, workspace, "squad") if squad else "",
             source=wakeup_pb2.WAKEUP_SOURCE_ON_DEMAND,
             reason=reason,
             title=title,
