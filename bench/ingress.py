@@ -21,8 +21,7 @@ import asyncpg
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from bench.scheduler import free_port
-from bench.support import ROOT, Report, process
+from bench.support import ROOT, Report, free_port, process
 from tests.e2e.harness import RUN_ONLY, Client, Hook, World
 
 from reveille_cli.stack.pginstall import wheel_binaries

@@ -10,6 +10,7 @@ from typing import Any
 
 import asyncpg
 import pytest
+from tests.integration.heartbeat import executors
 from tests.integration.heartbeat.desk import Desk
 from tests.integration.heartbeat.kit import QUICK, Client, World
 from tests.integration.heartbeat.replica import Replicas, replicas_of
@@ -19,6 +20,8 @@ from reveille_heartbeat.adapters.process.identity import start_ticks, this_place
 from reveille_heartbeat.adapters.spool import SpoolRoot
 from reveille_heartbeat.config import Settings
 from reveille_heartbeat.domain.places import Place
+from reveille_heartbeat.usecases.claim_runs import ClaimRuns
+from reveille_heartbeat.usecases.finishing import Finisher
 from reveille_heartbeat.workers.engine import Engine
 from reveille_runtime.app import App
 from reveille_runtime.db import Database
@@ -181,3 +184,28 @@ async def replicas(
 async def desk(database: TestDatabase) -> Desk:
     """Heartbeat's enqueueing without a service around it."""
     return await Desk.open(database)
+
+
+@pytest.fixture
+async def idle(stage: Stage) -> tuple[Service, World]:
+    """A workspace whose queue nobody serves but the test."""
+    service = await stage.start(
+        engine_concurrency=0, recovery_interval=3600, sweep_interval=3600, lease_interval=0.5
+    )
+    world = World(service.client, stage.folder)
+    await world.put()
+    return service, world
+
+
+@pytest.fixture
+async def claimers(database: TestDatabase) -> list[ClaimRuns]:
+    """Several executors, as they would be in several processes."""
+    return [await executors.claimer(database, number) for number in range(4)]
+
+
+@pytest.fixture
+async def finisher(database: TestDatabase) -> AsyncIterator[Finisher]:
+    """What writes the ends of runs."""
+    made = await executors.finisher(database)
+    yield made
+    await made.close()

@@ -4,72 +4,28 @@ from __future__ import annotations
 
 import asyncio
 import re
-from datetime import timedelta
+import uuid
 from typing import Any
 
 import asyncpg
 import pytest
-from tests.integration.heartbeat.conftest import Service, Stage
+from tests.integration.heartbeat import executors
+from tests.integration.heartbeat.conftest import Service
 from tests.integration.heartbeat.kit import World
 
 from reveille.common.v1 import reason_pb2
 from reveille.heartbeat.v1 import agent_pb2, issue_pb2, run_pb2, wakeup_pb2
-from reveille_heartbeat.adapters.process.identity import this_executor
+from reveille_heartbeat.domain.limits import RunLimits
 from reveille_heartbeat.domain.outcome import Outcome
 from reveille_heartbeat.domain.states import RunState
-from reveille_heartbeat.domain.values import Run
+from reveille_heartbeat.domain.values import ProcessIdentity, Run
 from reveille_heartbeat.store.queries import Q
-from reveille_heartbeat.usecases.agent_statuses import AgentStatuses
+from reveille_heartbeat.usecases.agent_signs import AgentSigns
 from reveille_heartbeat.usecases.claim_runs import ClaimRuns
-from reveille_heartbeat.usecases.consequences import Consequences
-from reveille_heartbeat.usecases.deciding import Decider
-from reveille_heartbeat.usecases.enqueuing import Enqueuing
 from reveille_heartbeat.usecases.finishing import Finisher
-from reveille_heartbeat.usecases.promote_deferred import Promotion
-from reveille_heartbeat.usecases.run_spans import RunSpans
-from reveille_runtime.hints import Notifier
-from reveille_runtime.ids import new_id, new_token
+from reveille_runtime.ids import new_token
 from reveille_runtime.lease import Lease, LeaseLost
-from reveille_runtime.telemetry import Telemetry
 from reveille_testkit.database import TestDatabase
-
-LEASE = timedelta(seconds=30)
-
-
-@pytest.fixture
-async def idle(stage: Stage) -> tuple[Service, World]:
-    """A workspace whose queue nobody serves but the test."""
-    service = await stage.start(
-        engine_concurrency=0, recovery_interval=3600, sweep_interval=3600, lease_interval=0.5
-    )
-    world = World(service.client, stage.folder)
-    await world.put()
-    return service, world
-
-
-@pytest.fixture
-async def claimers(database: TestDatabase) -> list[ClaimRuns]:
-    """Several executors, as they would be in several processes."""
-    made = []
-    for number in range(4):
-        db = await database.open("heartbeat", pool_max=2)
-        executor = this_executor(f"spool-{number}")
-        promotion = Promotion(Decider(Telemetry.off(), new_id))
-        notifier = Notifier(db, enabled=False)
-        made.append(ClaimRuns(db, executor, LEASE, notifier, promotion, new_token))
-    return made
-
-
-async def finisher_of(database: TestDatabase) -> Finisher:
-    """Write ends as an executor does."""
-    db = await database.open("heartbeat")
-    decider = Decider(Telemetry.off(), new_id)
-    spans = RunSpans(Telemetry.off())
-    promotion = Promotion(decider)
-    consequences = Consequences(Enqueuing(decider, suppressed=False), promotion, new_id)
-    notifier = Notifier(db, enabled=False)
-    statuses = AgentStatuses(db, notifier)
-    return Finisher(db, notifier, spans, decider, promotion, consequences, statuses, lambda: 0.5)
 
 
 async def claim_all(claimers: list[ClaimRuns], limit: int) -> list[Run]:
@@ -249,7 +205,7 @@ async def test_a_run_that_nobody_starts_ends_at_its_start_limit(
 async def test_a_result_that_comes_after_a_cancellation_changes_nothing_and_is_noted(
     idle: tuple[Service, World],
     claimers: list[ClaimRuns],
-    database: TestDatabase,
+    finisher: Finisher,
     rows: asyncpg.Connection[asyncpg.Record],
 ) -> None:
     _, world = idle
@@ -258,7 +214,6 @@ async def test_a_result_that_comes_after_a_cancellation_changes_nothing_and_is_n
     run = loaded.run
     assert run.lease_token is not None
     lease = Lease(run.run_id, run.lease_token)
-    finisher = await finisher_of(database)
     await world.cancel("webhook:1")
 
     finished = await finisher.settle(lease, loaded, Outcome(RunState.SUCCEEDED))
@@ -308,3 +263,231 @@ async def test_the_claim_reads_what_it_needs_and_not_the_whole_queue(
         read = [int(float(n)) for n in re.findall(r"on runs \w+.*?actual.*?rows=([\d.]+)", text)]
         assert read, text
         assert max(read) <= 25, text
+
+
+async def test_workspaces_share_a_batch_and_none_is_starved(
+    idle: tuple[Service, World], claimers: list[ClaimRuns]
+) -> None:
+    _, first = idle
+    worlds = [first, World(first.client, first.folder), World(first.client, first.folder)]
+    for number, world in enumerate(worlds):
+        if number:
+            await world.put(prefix=f"W{number}")
+        agent = await world.agent(max_concurrent_runs=50)
+        for at in range(10 if number == 0 else 2):
+            await world.wake(agent, f"{number}:{at}")
+
+    claimed = await claimers[0](6)
+    taken = [each.run.workspace_id for each in claimed]
+    assert [taken.count(world.workspace_id) for world in worlds] == [2, 2, 2]
+    # What others leave is shared by those that have more.
+    assert len(await claimers[0](6)) == 6
+
+
+@pytest.mark.parametrize(
+    ("limits", "first", "both"),
+    [
+        (RunLimits(workspace=3), 3, 6),
+        (RunLimits(everywhere=4), 4, 4),
+        (RunLimits(workspace=3, everywhere=4), 3, 4),
+    ],
+)
+async def test_limits_hold_for_all_replicas_together(
+    idle: tuple[Service, World],
+    database: TestDatabase,
+    rows: asyncpg.Connection[asyncpg.Record],
+    limits: RunLimits,
+    first: int,
+    both: int,
+) -> None:
+    _, world = idle
+    agent = await world.agent(max_concurrent_runs=50)
+    for number in range(8):
+        await world.wake(agent, f"one:{number}")
+    several = [await executors.claimer(database, number, limits) for number in range(3)]
+    await claim_all(several, 8)
+    await claim_all(several, 8)
+    assert await rows.fetchval("SELECT count(*) FROM runs WHERE occupied") == first
+
+    other = World(world.client, world.folder)
+    await other.put(prefix="XYZ")
+    theirs = await other.agent()
+    for number in range(2):
+        await other.wake(await other.agent(f"more-{number}"), f"other:{number}")
+    await other.wake(theirs, "other")
+    for _ in range(3):
+        await claim_all(several, 8)
+    taken = await rows.fetchval("SELECT count(*) FROM runs WHERE occupied")
+    assert taken == both
+
+
+@pytest.mark.parametrize(
+    ("change", "reason", "state"),
+    [
+        ("UPDATE agents SET max_daily_runs = 0", "daily_run_limit", "skipped"),
+        ("UPDATE agents SET max_daily_cost_cents = 0", "daily_cost_limit", "skipped"),
+        ("UPDATE issues SET deleted_at = clock()", "issue_deleted", "skipped"),
+        (
+            "UPDATE issues SET assignee_agent_id = NULL, assignee_user_id = 'max'",
+            "issue_assignee_changed",
+            "skipped",
+        ),
+    ],
+)
+async def test_what_has_changed_meanwhile_ends_the_run_with_its_reason(
+    idle: tuple[Service, World],
+    claimers: list[ClaimRuns],
+    rows: asyncpg.Connection[asyncpg.Record],
+    change: str,
+    reason: str,
+    state: str,
+) -> None:
+    _, world = idle
+    made = await world.issue(await world.agent(), "manual:1")
+    await rows.execute(change)
+
+    assert await claimers[0](5) == []
+    assert claimers[0].more
+    wake = await rows.fetchrow("SELECT state, reason, message FROM wakeup_requests")
+    assert wake is not None
+    assert (wake["state"], wake["reason"]) == (state, reason)
+    run = await rows.fetchrow("SELECT state, reason, message, started_at FROM runs")
+    assert run is not None
+    assert (run["state"], run["reason"], run["started_at"]) == ("cancelled", reason, None)
+    assert run["message"] == wake["message"] != ""
+    # Nothing else is made of it.
+    assert await rows.fetchval("SELECT count(*) FROM runs") == 1
+    assert made.issue.execution_run_id == ""
+    assert await rows.fetchval("SELECT execution_run_id FROM issues") is None
+
+
+async def test_an_agents_day_ends_in_the_middle_of_a_batch(
+    idle: tuple[Service, World],
+    claimers: list[ClaimRuns],
+    rows: asyncpg.Connection[asyncpg.Record],
+) -> None:
+    _, world = idle
+    agent = await world.agent(max_concurrent_runs=10)
+    for number in range(4):
+        await world.wake(agent, f"webhook:{number}")
+    await rows.execute("UPDATE agents SET max_daily_runs = 3")
+
+    assert len(await claimers[0](10)) == 3
+    states = await rows.fetch("SELECT state, reason FROM wakeup_requests WHERE state <> 'claimed'")
+    assert [tuple(row) for row in states] == [("skipped", "daily_run_limit")]
+
+
+async def test_an_agent_paused_after_the_claim_never_starts(
+    idle: tuple[Service, World], claimers: list[ClaimRuns], database: TestDatabase
+) -> None:
+    _, world = idle
+    agent = await world.agent()
+    result = await world.wake(agent, "webhook:1")
+    (loaded,) = await claimers[0](1)
+    assert loaded.run.lease_token is not None
+    await world.agents.PauseAgent(agent_pb2.PauseAgentRequest(agent_id=agent.agent_id))
+
+    run = await world.run(str(loaded.run.run_id))
+    assert (run.state, run.occupied) == (run_pb2.RUN_STATE_CANCELLED, True)
+    signs = AgentSigns(await database.open("heartbeat"))
+    with pytest.raises(LeaseLost):
+        # Without its identity on record no process may start the agent.
+        await signs.process(Lease(loaded.run.run_id, loaded.run.lease_token), ProcessIdentity(1, 1))
+    await signs.close()
+    assert (await world.wakeup(result.wakeup_id)).state == wakeup_pb2.WAKEUP_STATE_CLAIMED
+
+
+async def test_only_the_assignees_run_holds_the_issue_and_only_from_its_claim_on(
+    idle: tuple[Service, World],
+    claimers: list[ClaimRuns],
+    rows: asyncpg.Connection[asyncpg.Record],
+) -> None:
+    _, world = idle
+    made = await world.issue(await world.agent(), "manual:1")
+    assert (await world.get_issue(made.issue.issue_id)).execution_run_id == ""
+    other = await world.agent("other")
+    await world.wake(other, "webhook:1", issue_id=made.issue.issue_id)
+    await rows.execute(
+        "UPDATE runs SET ready_rank = 0 WHERE agent_id = $1", uuid.UUID(other.agent_id)
+    )
+
+    (theirs,) = await claimers[0](5)
+    assert str(theirs.run.agent_id) == other.agent_id
+    assert (await world.get_issue(made.issue.issue_id)).execution_run_id == ""
+    assert await rows.fetchval("SELECT count(*) FROM runs WHERE occupied") == 1
+
+
+async def test_a_claim_keeps_its_plan_when_statistics_are_older_than_the_queue(
+    idle: tuple[Service, World], rows: asyncpg.Connection[asyncpg.Record], database: TestDatabase
+) -> None:
+    """Analysed while nothing waited and nothing was at work; then 20,000 runs of 20 agents."""
+    _, world = idle
+    for number in range(20):
+        await world.agent(f"agent-{number}", max_concurrent_runs=50)
+    admin = await database.admin()
+    for table in ("runs", "wakeup_requests"):
+        await admin.execute(f"ALTER TABLE heartbeat.{table} SET (autovacuum_enabled = false)")
+    await add_runs(rows, "old", 100, "cancelled")
+    await admin.execute("ANALYZE heartbeat.runs, heartbeat.wakeup_requests")
+    await add_runs(rows, "new", 1000, "queued")
+    await rows.execute(
+        "UPDATE runs SET state = 'running', occupied = true, started_at = clock(),"
+        " lease_token = gen_random_uuid(), lease_expires_at = clock()"
+        " WHERE run_id IN (SELECT run_id FROM runs WHERE state = 'queued' LIMIT 200)"
+    )
+
+    read = await most_rows_read(rows, "claim_candidates", world.workspace_id, 200)
+    assert read <= 200
+    assert await most_rows_read(rows, "waiting_workspaces", 1000) <= 2
+    ids = [row["run_id"] for row in await rows.fetch("SELECT run_id FROM runs WHERE occupied")]
+    assert await most_rows_read(rows, "lock_ending_runs", ids) <= 200
+
+
+async def add_runs(
+    rows: asyncpg.Connection[asyncpg.Record], mark: str, each: int, state: str
+) -> None:
+    over = state == "cancelled"
+    await rows.execute(
+        """
+        INSERT INTO wakeup_requests (wakeup_id, workspace_id, agent_id, source, wake_reason, title,
+            state, reason, caller, run_id, attempts, finished_at)
+        SELECT md5($1 || 'w' || a.agent_id || n)::uuid, a.workspace_id, a.agent_id, 'automation',
+            'x', 'x', $3, 'x', 'x', md5($1 || 'r' || a.agent_id || n)::uuid, 1,
+            CASE WHEN $4 THEN clock() END
+        FROM agents a, generate_series(1, $2::integer) n
+        """,
+        mark,
+        each,
+        state,
+        over,
+    )
+    await rows.execute(
+        """
+        INSERT INTO runs (run_id, workspace_id, agent_id, wakeup_id, state, attempt, ready_rank,
+            priority, start_by, finished_at, follow_up_done_at)
+        SELECT w.run_id, w.workspace_id, w.agent_id, w.wakeup_id, $1, 1, 2, 4,
+            clock() + interval '1 d', w.finished_at, w.finished_at
+        FROM wakeup_requests w WHERE w.state = $1
+        """,
+        state,
+    )
+
+
+async def most_rows_read(
+    rows: asyncpg.Connection[asyncpg.Record], name: str, *arguments: object
+) -> int:
+    """Explain a query; give the most rows that it read from a table in one go, kept or not."""
+    plan = await rows.fetch(f"EXPLAIN (ANALYZE) {Q[name].sql}", *arguments)
+    text = "\n".join(row["QUERY PLAN"] for row in plan)
+    assert "Rows Removed by Join Filter" not in text, text
+    read: int | None = None
+    most = 0
+    for line in text.splitlines():
+        if "actual" in line:
+            scan = re.search(r" on (?:runs|wakeup_requests)\b.*?actual.*?rows=([\d.]+)", line)
+            read = None if scan is None else int(float(scan[1]))
+        removed = re.search(r"Rows Removed by Filter: (\d+)", line)
+        if read is not None:
+            most = max(most, read + (int(removed[1]) if removed is not None else 0))
+    assert most, text
+    return most

@@ -35,7 +35,7 @@ async def settle(batch: EndingBatch, consequences: Consequences) -> None:
         outcome = ending.item.outcome
         if outcome is None:
             continue
-        if ending.finished_at is not None and ending.state in HOLDERS_STATES:
+        if ending.state in HOLDERS_STATES and (ending.held or ending.follow_up_done):
             ending.won = True
             continue
         if not ending.held:
