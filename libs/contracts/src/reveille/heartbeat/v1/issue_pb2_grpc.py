@@ -176,7 +176,7 @@ class IssueServiceServicer:
         raise NotImplementedError('Method not implemented!')
 
     def DeleteIssue(self, request, context):
-        """Removes an issue with its unsettled wakeups; a run at work is cancelled. Its history stays. Repeating changes nothing.
+        """Removes an issue with its unsettled wakeups; a run at work is cancelled. Its history stays, and it is not found any more.
         Errors: NOT_FOUND, ETAG_MISMATCH.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)

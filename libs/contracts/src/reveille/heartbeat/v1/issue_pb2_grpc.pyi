@@ -50,7 +50,7 @@ class IssueServiceStub:
     Errors: NOT_FOUND, INVALID_FIELD, ETAG_MISMATCH, WRONG_STATE.
     """
     DeleteIssue: _grpc.UnaryUnaryMultiCallable[_issue_pb2.DeleteIssueRequest, _issue_pb2.DeleteIssueResponse]
-    """Removes an issue with its unsettled wakeups; a run at work is cancelled. Its history stays. Repeating changes nothing.
+    """Removes an issue with its unsettled wakeups; a run at work is cancelled. Its history stays, and it is not found any more.
     Errors: NOT_FOUND, ETAG_MISMATCH.
     """
     AddComment: _grpc.UnaryUnaryMultiCallable[_issue_pb2.AddCommentRequest, _issue_pb2.AddCommentResponse]
@@ -109,7 +109,7 @@ class IssueServiceAsyncStub(IssueServiceStub):
     Errors: NOT_FOUND, INVALID_FIELD, ETAG_MISMATCH, WRONG_STATE.
     """
     DeleteIssue: _aio.UnaryUnaryMultiCallable[_issue_pb2.DeleteIssueRequest, _issue_pb2.DeleteIssueResponse]  # type: ignore[assignment]
-    """Removes an issue with its unsettled wakeups; a run at work is cancelled. Its history stays. Repeating changes nothing.
+    """Removes an issue with its unsettled wakeups; a run at work is cancelled. Its history stays, and it is not found any more.
     Errors: NOT_FOUND, ETAG_MISMATCH.
     """
     AddComment: _aio.UnaryUnaryMultiCallable[_issue_pb2.AddCommentRequest, _issue_pb2.AddCommentResponse]  # type: ignore[assignment]
@@ -195,7 +195,7 @@ class IssueServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _issue_pb2.DeleteIssueRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_issue_pb2.DeleteIssueResponse, _abc.Awaitable[_issue_pb2.DeleteIssueResponse]]:
-        """Removes an issue with its unsettled wakeups; a run at work is cancelled. Its history stays. Repeating changes nothing.
+        """Removes an issue with its unsettled wakeups; a run at work is cancelled. Its history stays, and it is not found any more.
         Errors: NOT_FOUND, ETAG_MISMATCH.
         """
 
