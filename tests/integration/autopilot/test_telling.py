@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime, timedelta
 from typing import Any
 from uuid import UUID, uuid4
 
@@ -25,7 +26,8 @@ from reveille.autopilot.v1 import autopilot_pb2 as rule_pb
 from reveille.autopilot.v1 import autopilot_service_pb2 as pb
 from reveille.explain.v1 import explain_service_pb2 as explain_pb
 from reveille.heartbeat.v1 import wakeup_pb2
-from reveille_autopilot.store import workspaces
+from reveille_autopilot.domain.deadlines import OTHERS, SCHEDULE
+from reveille_autopilot.store import limits, upkeep, workspaces
 from reveille_autopilot.store.runs import Q
 from reveille_runtime.carrier import SpanSeed
 from reveille_testkit.database import TestDatabase
@@ -222,7 +224,7 @@ async def test_what_is_not_the_callers_yields_nothing(
     assert await explain(service, str(uuid4())) == []
 
 
-async def test_the_sweep_reads_only_what_is_due(
+async def test_hot_statements_read_only_what_they_need(
     service: Service,
     autopilot: rule_pb.Autopilot,
     rows: asyncpg.Connection[asyncpg.Record],
@@ -240,7 +242,16 @@ async def test_the_sweep_reads_only_what_is_due(
         " FROM runs, generate_series(1, 20000) AS n"
     )
     await admin.execute("ANALYZE runs")
-    lines = await rows.fetch("EXPLAIN " + Q["claim_due_runs"].sql, 200, 30.0)
-    shown = "\n".join(line[0] for line in lines)
-    assert "runs_due_idx" in shown
-    assert "Seq Scan" not in shown
+    rule_id, workspace_id = UUID(autopilot.autopilot_id), UUID(autopilot.workspace_id)
+    for query, index, arguments in (
+        (Q["claim_due_runs"], "runs_due_idx", (200, 30.0)),
+        # What is decided under a rule's lock, or a period's, costs what is open or counts.
+        (limits.Q["overlapping"], "runs_open_idx", ([rule_id],)),
+        (limits.Q["release_buffered"], "runs_open_idx", ([rule_id], SCHEDULE, OTHERS)),
+        (limits.Q["used_runs"], "runs_quota_idx", (workspace_id, datetime.now(UTC), 100)),
+        (upkeep.Q["prune_runs"], "runs_finished_idx", (timedelta(days=400), 1000)),
+    ):
+        lines = await rows.fetch("EXPLAIN " + query.sql, *arguments)
+        shown = "\n".join(line[0] for line in lines)
+        assert index in shown, (query.name, shown)
+        assert "Seq Scan on runs" not in shown, (query.name, shown)

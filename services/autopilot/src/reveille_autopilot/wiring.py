@@ -16,7 +16,6 @@ from reveille.scheduler.v1.job_handler_service_pb2_grpc import (
 from reveille_autopilot.config import Settings
 from reveille_autopilot.crash_points import CRASH_POINTS
 from reveille_autopilot.rpc.dispatch import DispatchServicer
-from reveille_autopilot.rpc.events import EventServicer
 from reveille_autopilot.rpc.plans import JobHandlerServicer
 from reveille_autopilot.rpc.runs import AutopilotServicer, Rules
 from reveille_autopilot.rpc.workspaces import WorkspaceServicer
@@ -62,6 +61,7 @@ from reveille_runtime.crypto import Sealer
 from reveille_runtime.db import Database
 from reveille_runtime.explain import ExplainServicer
 from reveille_runtime.feed import CursorStore, FeedConsumer
+from reveille_runtime.feed.servicer import EventServicer
 from reveille_runtime.hints import HintBus, Notifier
 from reveille_runtime.lifecycle import Background, Loop
 from reveille_runtime.registration import AGAIN_SECONDS

@@ -14,7 +14,6 @@ from reveille.heartbeat.v1.workspace_replica_service_pb2_grpc import (
 from reveille_heartbeat.config import Settings
 from reveille_heartbeat.domain.limits import RunLimits
 from reveille_heartbeat.rpc.agents import AgentServicer
-from reveille_heartbeat.rpc.events import EventServicer
 from reveille_heartbeat.rpc.issues import IssueServicer
 from reveille_heartbeat.rpc.runs import RunServicer
 from reveille_heartbeat.rpc.wakeups import WakeupServicer
@@ -51,6 +50,7 @@ from reveille_heartbeat.usecases.watch_run import WatchRuns
 from reveille_heartbeat.wiring.basics import Basics
 from reveille_runtime.app import App
 from reveille_runtime.explain import ExplainServicer
+from reveille_runtime.feed.servicer import EventServicer
 from reveille_runtime.hints import HintBus
 from reveille_runtime.ids import new_id
 from reveille_runtime.lifecycle import Loop

@@ -1,4 +1,4 @@
-"""EventService: heartbeat's feed."""
+"""EventService: the feed of a service, served to others."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 from reveille.events.v1 import event_service_pb2 as pb
 from reveille.events.v1.event_service_pb2_grpc import EventServiceServicer
 from reveille_runtime.db import Database
-from reveille_runtime.feed import serve_watch
+from reveille_runtime.feed.serve import serve_watch
 from reveille_runtime.hints import Hint
 
 
