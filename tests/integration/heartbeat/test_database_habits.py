@@ -108,3 +108,13 @@ async def test_only_output_is_partitioned(rows: Rows) -> None:
     )
     assert [row["relname"] for row in found] == ["run_log_chunks"]
     assert not [query.name for query in Q.values() if "UPDATE run_log_chunks" in query.sql]
+
+
+async def test_the_release_before_can_still_store_output(rows: Rows) -> None:
+    await rows.execute(
+        "INSERT INTO run_log_chunks (run_id, stream, start_offset, end_offset, data)"
+        " VALUES ($1, 'stdout', 0, 3, 'abc') ON CONFLICT DO NOTHING",
+        uuid4(),
+    )
+    found = await rows.fetchval("SELECT tableoid::regclass::text FROM run_log_chunks")
+    assert found == f"run_log_chunks_{datetime.now(UTC):%Y%m%d}"

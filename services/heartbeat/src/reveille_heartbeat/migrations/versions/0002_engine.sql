@@ -306,7 +306,8 @@ ALTER TABLE run_log_chunks_before RENAME CONSTRAINT run_log_chunks_pkey
     TO run_log_chunks_before_pkey;
 CREATE TABLE run_log_chunks (
     run_id uuid NOT NULL,
-    run_day date NOT NULL,
+    -- The default is for the release before, which goes on writing while this one comes.
+    run_day date NOT NULL DEFAULT (clock() AT TIME ZONE 'UTC')::date,
     stream text NOT NULL CHECK (stream IN ('stdout', 'stderr')),
     start_offset bigint NOT NULL CHECK (start_offset >= 0),
     end_offset bigint NOT NULL CHECK (end_offset > start_offset),
