@@ -97,75 +97,75 @@ def test_a_wish_that_nothing_speaks_against_may_start_work(wanted: Wish, facts: 
     assert judge(wanted, facts) is None
 
 
-@pytest.mark.parametrize(
-    ("wanted", "facts", "reason"),
-    [
-        (WISH, replace(FACTS, suppressed=True), Reason.SCHEDULING_SUPPRESSED),
-        (WISH, replace(FACTS, workspace=None), Reason.WORKSPACE_INACTIVE),
-        (
-            WISH,
-            replace(FACTS, workspace=replace(WORKSPACE, status=WorkspaceStatus.PAUSED)),
-            Reason.WORKSPACE_INACTIVE,
-        ),
-        (WISH, replace(FACTS, target=Target(None)), Reason.AGENT_NOT_FOUND),
-        (WISH, replace(FACTS, target=target(workspace_id=uuid4())), Reason.AGENT_NOT_FOUND),
-        (wish(squad_id=UUID(int=30)), FACTS, Reason.AGENT_NOT_FOUND),
-        (
-            WISH,
-            replace(FACTS, target=target(state=AgentState.PAUSED)),
-            Reason.AGENT_NOT_INVOKABLE,
-        ),
-        (
-            WISH,
-            replace(FACTS, target=target(manager_agent_id=UUID(int=99))),
-            Reason.AGENT_NOT_INVOKABLE,
-        ),
-        (
-            wish(source=WakeupSource.ON_DEMAND, requester=MAX),
-            replace(FACTS, target=target(invocation_rule=InvocationRule.PRIVATE)),
-            Reason.INVOCATION_NOT_ALLOWED,
-        ),
-        (TIMER, FACTS, Reason.TIMER_DISABLED),
-        (
-            WISH,
-            replace(FACTS, target=target(heartbeat=HeartbeatPolicy(wake_on_demand=False))),
-            Reason.WAKE_ON_DEMAND_DISABLED,
-        ),
-        (
-            TIMER,
-            replace(FACTS, target=target(heartbeat=LOOKS), has_work=False),
-            Reason.NO_ACTIONABLE_WORK,
-        ),
-        (WISH, replace(FACTS, target=target(runtime_id=None)), Reason.AGENT_RUNTIME_REQUIRED),
-        (ABOUT_ISSUE, FACTS, Reason.ISSUE_NOT_FOUND),
-        (wish(issue_identifier="ABC-99"), FACTS, Reason.ISSUE_NOT_FOUND),
-        (
-            ABOUT_ISSUE,
-            replace(FACTS, issue=replace(ISSUE, workspace_id=uuid4())),
-            Reason.ISSUE_NOT_FOUND,
-        ),
-        (ABOUT_ISSUE, replace(FACTS, issue=replace(ISSUE, deleted_at=NOW)), Reason.ISSUE_NOT_FOUND),
-        (
-            ABOUT_ISSUE,
-            replace(FACTS, issue=replace(ISSUE, status=IssueState.DONE)),
-            Reason.ISSUE_CLOSED,
-        ),
-        (ABOUT_ISSUE, replace(ON_ISSUE, hold=HELD), Reason.ISSUE_TREE_HELD),
-        # Somebody else's comment, or none of this issue, opens no door.
-        (comment_wake(), replace(ON_ISSUE, hold=HELD, comments=(BY_ANN,)), Reason.ISSUE_TREE_HELD),
-        (comment_wake(), replace(ON_ISSUE, hold=HELD), Reason.ISSUE_TREE_HELD),
-        (
-            replace(comment_wake(), wake_reason="issue_assigned"),
-            replace(ON_ISSUE, hold=HELD, comments=(BY_MAX,)),
-            Reason.ISSUE_TREE_HELD,
-        ),
-        (
-            wish(origin=NOBODY),
-            replace(FACTS, workspace=replace(WORKSPACE, default_responsible_user_id="")),
-            Reason.RESPONSIBLE_USER_UNRESOLVED,
-        ),
-    ],
-)
+REFUSED: list[tuple[Wish, Facts, Reason]] = [
+    (WISH, replace(FACTS, suppressed=True), Reason.SCHEDULING_SUPPRESSED),
+    (WISH, replace(FACTS, workspace=None), Reason.WORKSPACE_INACTIVE),
+    (
+        WISH,
+        replace(FACTS, workspace=replace(WORKSPACE, status=WorkspaceStatus.PAUSED)),
+        Reason.WORKSPACE_INACTIVE,
+    ),
+    (WISH, replace(FACTS, target=Target(None)), Reason.AGENT_NOT_FOUND),
+    (WISH, replace(FACTS, target=target(workspace_id=uuid4())), Reason.AGENT_NOT_FOUND),
+    (wish(squad_id=UUID(int=30)), FACTS, Reason.AGENT_NOT_FOUND),
+    (
+        WISH,
+        replace(FACTS, target=target(state=AgentState.PAUSED)),
+        Reason.AGENT_NOT_INVOKABLE,
+    ),
+    (
+        WISH,
+        replace(FACTS, target=target(manager_agent_id=UUID(int=99))),
+        Reason.AGENT_NOT_INVOKABLE,
+    ),
+    (
+        wish(source=WakeupSource.ON_DEMAND, requester=MAX),
+        replace(FACTS, target=target(invocation_rule=InvocationRule.PRIVATE)),
+        Reason.INVOCATION_NOT_ALLOWED,
+    ),
+    (TIMER, FACTS, Reason.TIMER_DISABLED),
+    (
+        WISH,
+        replace(FACTS, target=target(heartbeat=HeartbeatPolicy(wake_on_demand=False))),
+        Reason.WAKE_ON_DEMAND_DISABLED,
+    ),
+    (
+        TIMER,
+        replace(FACTS, target=target(heartbeat=LOOKS), has_work=False),
+        Reason.NO_ACTIONABLE_WORK,
+    ),
+    (WISH, replace(FACTS, target=target(runtime_id=None)), Reason.AGENT_RUNTIME_REQUIRED),
+    (ABOUT_ISSUE, FACTS, Reason.ISSUE_NOT_FOUND),
+    (wish(issue_identifier="ABC-99"), FACTS, Reason.ISSUE_NOT_FOUND),
+    (
+        ABOUT_ISSUE,
+        replace(FACTS, issue=replace(ISSUE, workspace_id=uuid4())),
+        Reason.ISSUE_NOT_FOUND,
+    ),
+    (ABOUT_ISSUE, replace(FACTS, issue=replace(ISSUE, deleted_at=NOW)), Reason.ISSUE_NOT_FOUND),
+    (
+        ABOUT_ISSUE,
+        replace(FACTS, issue=replace(ISSUE, status=IssueState.DONE)),
+        Reason.ISSUE_CLOSED,
+    ),
+    (ABOUT_ISSUE, replace(ON_ISSUE, hold=HELD), Reason.ISSUE_TREE_HELD),
+    # Somebody else's comment, or none of this issue, opens no door.
+    (comment_wake(), replace(ON_ISSUE, hold=HELD, comments=(BY_ANN,)), Reason.ISSUE_TREE_HELD),
+    (comment_wake(), replace(ON_ISSUE, hold=HELD), Reason.ISSUE_TREE_HELD),
+    (
+        replace(comment_wake(), wake_reason="issue_assigned"),
+        replace(ON_ISSUE, hold=HELD, comments=(BY_MAX,)),
+        Reason.ISSUE_TREE_HELD,
+    ),
+    (
+        wish(origin=NOBODY),
+        replace(FACTS, workspace=replace(WORKSPACE, default_responsible_user_id="")),
+        Reason.RESPONSIBLE_USER_UNRESOLVED,
+    ),
+]
+
+
+@pytest.mark.parametrize(("wanted", "facts", "reason"), REFUSED)
 def test_each_rule_refuses_with_its_own_reason(wanted: Wish, facts: Facts, reason: Reason) -> None:
     refusal = judge(wanted, facts)
 

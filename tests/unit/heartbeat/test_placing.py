@@ -107,18 +107,18 @@ CAPPED = replace(
 )
 
 
-@pytest.mark.parametrize(
-    ("wanted", "facts", "reason"),
-    [
-        (ABOUT_ISSUE, BUSY, Reason.ISSUE_DEPENDENCIES_BLOCKED),
-        (KEYED, BUSY, Reason.ISSUE_DEPENDENCIES_BLOCKED),
-        (comment_wake(), replace(BUSY, comments=(BY_ANN,)), Reason.ISSUE_DEPENDENCIES_BLOCKED),
-        (ASSIGNED, FRUITLESS, Reason.REWAKE_THROTTLED),
-        (WISH, RESTING, Reason.COOLDOWN),
-        (replace(WISH, source=WakeupSource.TIMER), RESTING, Reason.COOLDOWN),
-        (WISH, CAPPED, Reason.DAILY_RUN_LIMIT),
-    ],
-)
+HELD_BACK: list[tuple[Wish, Facts, Reason]] = [
+    (ABOUT_ISSUE, BUSY, Reason.ISSUE_DEPENDENCIES_BLOCKED),
+    (KEYED, BUSY, Reason.ISSUE_DEPENDENCIES_BLOCKED),
+    (comment_wake(), replace(BUSY, comments=(BY_ANN,)), Reason.ISSUE_DEPENDENCIES_BLOCKED),
+    (ASSIGNED, FRUITLESS, Reason.REWAKE_THROTTLED),
+    (WISH, RESTING, Reason.COOLDOWN),
+    (replace(WISH, source=WakeupSource.TIMER), RESTING, Reason.COOLDOWN),
+    (WISH, CAPPED, Reason.DAILY_RUN_LIMIT),
+]
+
+
+@pytest.mark.parametrize(("wanted", "facts", "reason"), HELD_BACK)
 def test_what_only_a_run_of_its_own_has_to_pass(wanted: Wish, facts: Facts, reason: Reason) -> None:
     where = place(wanted, facts, around(busy=False))
 
