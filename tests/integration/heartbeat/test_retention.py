@@ -26,6 +26,7 @@ from reveille_heartbeat.usecases.retention import Keep, Retention
 from reveille_runtime.db import Database
 from reveille_runtime.errors import Unavailable
 from reveille_runtime.rpc_errors import as_domain_errors
+from reveille_testkit.database import TestDatabase
 
 DAY = 86_400.0
 KEEP = Keep(
@@ -58,6 +59,22 @@ TABLES = (
     "occurrences",
     "cost_events",
 )
+
+
+async def test_a_part_that_cannot_be_removed_keeps_no_other(
+    service: Service, database: TestDatabase, rows: asyncpg.Connection[asyncpg.Record]
+) -> None:
+    await rows.execute(
+        "INSERT INTO occurrences (workspace_id, occurrence_key, cancelled_at)"
+        " VALUES (gen_random_uuid(), 'old', clock() - interval '401 days')"
+    )
+    admin = await database.admin()
+    await admin.execute(
+        "REVOKE EXECUTE ON FUNCTION heartbeat.drop_log_day FROM PUBLIC, reveille_heartbeat_app"
+    )
+    result = await forget(service)
+    assert not result["finished"]
+    assert result["removed"]["unused_keys"] == 1
 
 
 class Impatient:

@@ -15,10 +15,12 @@ from uuid import UUID
 
 from reveille_heartbeat.crash_points import RETENTION_AFTER_STRETCH
 from reveille_heartbeat.store.queries import Q
-from reveille_runtime import feed, requests
+from reveille_runtime import feed, logs, requests
 from reveille_runtime.crash import crash_point
 from reveille_runtime.db import Database
+from reveille_runtime.sqlstate import is_transient
 
+_log = logs.get_logger(__name__)
 # Rows a stretch removes at most, and the share of the job's time that is used.
 STRETCH = 500
 PATIENCE_SECONDS = 480.0
@@ -61,15 +63,22 @@ class Retention:
         finished = True
         for name, step in self._steps():
             removed[name] = 0
-            while True:
-                if self._monotonic() >= until:
-                    finished = False
-                    break
-                count, more = await step()
-                removed[name] += count
-                crash_point(RETENTION_AFTER_STRETCH)
-                if not more:
-                    break
+            try:
+                more = True
+                while more and self._monotonic() < until:
+                    count, more = await step()
+                    removed[name] += count
+                    crash_point(RETENTION_AFTER_STRETCH)
+                finished = finished and not more
+            except Exception as error:
+                if is_transient(error):
+                    raise
+                finished = False
+                _log.exception(
+                    "A part of what is old cannot be removed; the other parts are.",
+                    action="retention.part_failed",
+                    part=name,
+                )
         return {"removed": removed, "finished": finished}
 
     def _steps(self) -> Sequence[tuple[str, Callable[[], Awaitable[tuple[int, bool]]]]]:
