@@ -229,7 +229,7 @@ async def _remove(stub: Any, workspace_id: str) -> Any:
 
 
 async def test_one_owner_always_stays_and_owners_are_the_owners_affair(
-    service: Service, workspace_id: UUID
+    service: Service, world: World, workspace_id: UUID
 ) -> None:
     owner = service.workspaces("owner", operator=False)
     changes: tuple[Change, ...] = (_demote, _add_as_less, _remove)
@@ -244,7 +244,10 @@ async def test_one_owner_always_stays_and_owners_are_the_owners_affair(
         )
     )
     assert promoted.member.role == ROLE_OWNER
+    assert world.workspaces[str(workspace_id)].default_responsible_user_id == "owner"
     await _remove(owner, str(workspace_id))
+    # Where nobody else could be named, the owner who left answered; another one does now.
+    assert world.workspaces[str(workspace_id)].default_responsible_user_id == ADMIN
     async with refused(*UNKNOWN):
         await owner.GetWorkspace(workspace_pb.GetWorkspaceRequest(workspace_id=str(workspace_id)))
     with pytest.raises(grpc.aio.AioRpcError):

@@ -72,10 +72,10 @@ async def remove_member(tx: Tx, workspace_id: UUID, user_id: str) -> bool:
     return True
 
 
-async def other_owners(tx: Tx, workspace_id: UUID, user_id: str) -> int:
-    """Count the owners of a workspace beside one."""
-    count: int = await tx.fetchval(Q["other_owners"], workspace_id, user_id)
-    return count
+async def other_owner(tx: Tx, workspace_id: UUID, user_id: str) -> str | None:
+    """Name an owner of a workspace beside one, the longest-standing."""
+    found: str | None = await tx.fetchval(Q["other_owner"], workspace_id, user_id)
+    return found
 
 
 def _collaborator(row: rows.Row) -> Collaborator:

@@ -62,6 +62,10 @@ DELETE FROM subscribers s
 USING autopilots a
 WHERE a.id = s.autopilot_id AND a.workspace_id = $1 AND s.user_id = $2;
 
--- name: other_owners
--- How many owners a workspace has beside one. $1 workspace_id, $2 user_id
-SELECT count(*) FROM members WHERE workspace_id = $1 AND role = 'owner' AND user_id <> $2;
+-- name: other_owner
+-- An owner of a workspace beside one, the longest-standing. $1 workspace_id, $2 user_id
+SELECT user_id
+FROM members
+WHERE workspace_id = $1 AND role = 'owner' AND user_id <> $2
+ORDER BY created_at, user_id
+LIMIT 1;

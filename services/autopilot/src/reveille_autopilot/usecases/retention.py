@@ -1,4 +1,4 @@
-"""Forgetting what is old: runs with their keys, versions nothing refers to, events, request ids.
+"""Forgetting what is old: runs with their keys, versions that nothing refers to, events.
 
 A job of this service, executed by the scheduler. A run is kept from its end on, a version as long
 as a run that it was in force for, so that a kept run can always tell what its rule said.
@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 
 from reveille_autopilot.store import upkeep
-from reveille_runtime import feed, requests
+from reveille_runtime import feed
 from reveille_runtime.crash import crash_point
 from reveille_runtime.db import Database, Tx
 
@@ -57,9 +57,6 @@ class Retention:
             ),
             "events_removed": await self._all(
                 until, lambda: feed.prune(self._db, keep.feed, self._stretch)
-            ),
-            "requests_removed": await self._all(
-                until, lambda: requests.prune(self._db, limit=self._stretch)
             ),
         }
         async with self._db.session() as tx:

@@ -162,13 +162,19 @@ class Workspaces:
         """End a membership; what the member published goes on, in another's name."""
         async with self._db.transaction() as tx:
             standing = await in_workspace(tx, actor, workspace_id)
-            await workspaces.lock(tx, LockOrder(), workspace_id)
+            workspace = await workspaces.lock(tx, LockOrder(), workspace_id)
             present = await workspaces.role_of(tx, workspace_id, user_id)
             if standing.user_id != user_id:
                 _require_manager(standing, concerns_owner=present is MemberRole.OWNER)
             if present is MemberRole.OWNER:
                 await _require_other_owner(tx, workspace_id, user_id)
             await people.remove_member(tx, workspace_id, user_id)
+            if workspace is not None and workspace.default_responsible_user_id == user_id:
+                # Whoever left answers for nothing any more; an owner does.
+                heir = await people.other_owner(tx, workspace_id, user_id) or user_id
+                after = replace(workspace, default_responsible_user_id=heir)
+                await workspaces.update(tx, workspace, after)
+        await self._relays.workspaces.push_now(workspace_id)
 
     async def add_member(
         self,
@@ -210,7 +216,7 @@ class Workspaces:
 
 
 async def _require_other_owner(tx: Tx, workspace_id: UUID, user_id: str) -> None:
-    if not await people.other_owners(tx, workspace_id, user_id):
+    if await people.other_owner(tx, workspace_id, user_id) is None:
         raise FailedPrecondition(
             "WRONG_STATE",
             f"{user_id} is the workspace's last owner; name another one first",
