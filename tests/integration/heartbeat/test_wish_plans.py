@@ -10,7 +10,7 @@ from tests.integration.heartbeat.desk import Desk
 from reveille_heartbeat.store.queries import Q
 
 _ROWS = 20_000
-_LARGE = ("wakeup_requests", "runs", "issues", "occurrences")
+_LARGE = ("wakeup_requests", "runs", "issues", "issue_relations", "occurrences")
 
 
 async def fill(desk: Desk) -> None:
@@ -42,6 +42,19 @@ async def fill(desk: Desk) -> None:
         " FROM wakeup_requests WHERE state = 'completed'"
     )
     await desk.rows.execute(
+        "INSERT INTO issue_relations (issue_id, blocker_issue_id)"
+        " SELECT a.issue_id, b.issue_id FROM issues a JOIN issues b ON b.number = a.number + 1"
+    )
+    await desk.rows.execute(
+        "UPDATE issues i SET parent_issue_id = p.issue_id FROM issues p"
+        " WHERE i.number % 100 <> 0 AND p.number = i.number - i.number % 100"
+    )
+    await desk.rows.execute(
+        "INSERT INTO issue_tree_holds (hold_id, workspace_id, root_issue_id, mode, created_by)"
+        " SELECT gen_random_uuid(), workspace_id, issue_id, 'pause', 'x' FROM issues"
+        " WHERE number % 1000 = 0"
+    )
+    await desk.rows.execute(
         "INSERT INTO occurrences (workspace_id, occurrence_key, wakeup_id)"
         " SELECT workspace_id, idempotency_key, wakeup_id FROM wakeup_requests"
     )
@@ -70,6 +83,21 @@ async def test_no_history_is_read_for_a_wish(desk: Desk) -> None:
         "issues_with_run": [issues],
         "oldest_deferred": [issues],
         "stranded_issues": [uuid4(), 100],
+        # What issues that move, rest or are named have to look at.
+        "issue_details": [issues],
+        "issues_of_identifier": ["ABC-7", None],
+        "issues_above": [issues[0], 100],
+        "issues_below": [issues[0], 100, 1000],
+        "related_issues": [issues],
+        "dependents": [issues],
+        "resolved_blockers": [issues],
+        "is_blocked_by": [issues[0], issues[1]],
+        "completed_parents": [issues],
+        "queue_places": [issues],
+        "live_runs": [issues],
+        "waiting_wakeups_of_issue": [issues[0]],
+        "unsettled_with_work": [issues],
+        "wakes_swallowed": [issues, None],
     }
     for _ in ("before", "after"):
         for name, arguments in asked.items():

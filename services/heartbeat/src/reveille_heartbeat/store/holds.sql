@@ -7,7 +7,11 @@ WITH RECURSIVE above (issue_id, at_issue_id, parent_issue_id, depth) AS (
         AND EXISTS (SELECT FROM issue_tree_holds h WHERE h.status = 'active')
     UNION ALL
     SELECT a.issue_id, p.issue_id, p.parent_issue_id, a.depth + 1
-    FROM above a JOIN issues p ON p.issue_id = a.parent_issue_id
+    FROM above a CROSS JOIN LATERAL (
+        -- One at a time: whatever the statistics say, nobody reads all issues for this.
+        SELECT i.issue_id, i.parent_issue_id FROM issues i WHERE i.issue_id = a.parent_issue_id
+        LIMIT 1
+    ) p
     WHERE a.depth < $2
 )
 SELECT a.issue_id, h.hold_id, h.mode, h.reason, h.root_issue_id, r.identifier AS root_identifier

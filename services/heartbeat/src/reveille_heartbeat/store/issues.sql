@@ -184,16 +184,19 @@ SELECT issue_id, depth FROM above WHERE depth > 0 ORDER BY depth;
 
 -- name: completed_parents
 -- What has no open part any more, with its parts and when they ended. $1 parts
-SELECT c.parent_issue_id AS issue_id,
-    array_agg(c.issue_id || '@' || (extract(epoch FROM c.ended_at) * 1000000)::bigint
-        ORDER BY c.issue_id) AS facts
-FROM issues c
-WHERE c.deleted_at IS NULL AND c.parent_issue_id IN (
-    SELECT p.parent_issue_id FROM issues p
-    WHERE p.issue_id = ANY($1::uuid[]) AND p.parent_issue_id IS NOT NULL
-)
-GROUP BY c.parent_issue_id
-HAVING bool_and(c.status IN ('done', 'cancelled'));
+SELECT p.issue_id, c.facts
+FROM (
+    SELECT DISTINCT i.parent_issue_id AS issue_id FROM issues i
+    WHERE i.issue_id = ANY($1::uuid[]) AND i.parent_issue_id IS NOT NULL
+) p
+CROSS JOIN LATERAL (
+    SELECT bool_and(c.status IN ('done', 'cancelled')) AS ended,
+        array_agg(c.issue_id || '@' || (extract(epoch FROM c.ended_at) * 1000000)::bigint
+            ORDER BY c.issue_id) AS facts
+    FROM issues c
+    WHERE c.parent_issue_id = p.issue_id AND c.deleted_at IS NULL
+) c
+WHERE c.ended;
 
 -- name: queue_places
 -- The runs that wait for issues, with what their places depend on. $1 issues
