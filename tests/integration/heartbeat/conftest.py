@@ -20,8 +20,8 @@ from reveille_heartbeat.adapters.process.identity import start_ticks, this_place
 from reveille_heartbeat.adapters.spool import SpoolRoot
 from reveille_heartbeat.config import Settings
 from reveille_heartbeat.domain.places import Place
-from reveille_heartbeat.usecases.claim_runs import ClaimRuns
-from reveille_heartbeat.usecases.finishing import Finisher
+from reveille_heartbeat.usecases.runs.claim_runs import ClaimRuns
+from reveille_heartbeat.usecases.runs.finishing import Finisher
 from reveille_heartbeat.workers.engine import Engine
 from reveille_runtime.app import App
 from reveille_runtime.db import Database

@@ -21,15 +21,15 @@ from reveille_heartbeat.domain.values import (
 )
 from reveille_heartbeat.store.queries import Q
 from reveille_heartbeat.store.rows import to_wakeup
-from reveille_heartbeat.usecases.cancel_wakeups import CancelWakeups
-from reveille_heartbeat.usecases.consequences import Consequences
-from reveille_heartbeat.usecases.deciding import Decider
-from reveille_heartbeat.usecases.ending import settle_wakeup
-from reveille_heartbeat.usecases.enqueue_wakeups import EnqueueWakeups
-from reveille_heartbeat.usecases.enqueuing import Enqueuing
-from reveille_heartbeat.usecases.known_wishes import Enqueued
-from reveille_heartbeat.usecases.promote_deferred import PromoteStranded, Promotion
-from reveille_heartbeat.usecases.run_spans import RunSpans
+from reveille_heartbeat.usecases.issues.consequences import Consequences
+from reveille_heartbeat.usecases.runs.run_spans import RunSpans
+from reveille_heartbeat.usecases.wakeups.cancel_wakeups import CancelWakeups
+from reveille_heartbeat.usecases.wakeups.deciding import Decider
+from reveille_heartbeat.usecases.wakeups.ending import settle_wakeup
+from reveille_heartbeat.usecases.wakeups.enqueue_wakeups import EnqueueWakeups
+from reveille_heartbeat.usecases.wakeups.enqueuing import Enqueuing
+from reveille_heartbeat.usecases.wakeups.known_wishes import Enqueued
+from reveille_heartbeat.usecases.wakeups.promote_deferred import PromoteStranded, Promotion
 from reveille_runtime.db import Database
 from reveille_runtime.hints import Notifier
 from reveille_runtime.ids import new_id

@@ -7,14 +7,14 @@ from datetime import timedelta
 
 from reveille_heartbeat.adapters.process.identity import this_executor
 from reveille_heartbeat.domain.limits import RunLimits
-from reveille_heartbeat.usecases.agent_statuses import AgentStatuses
-from reveille_heartbeat.usecases.claim_runs import ClaimRuns
-from reveille_heartbeat.usecases.consequences import Consequences
-from reveille_heartbeat.usecases.deciding import Decider
-from reveille_heartbeat.usecases.enqueuing import Enqueuing
-from reveille_heartbeat.usecases.finishing import Finisher
-from reveille_heartbeat.usecases.promote_deferred import Promotion
-from reveille_heartbeat.usecases.run_spans import RunSpans
+from reveille_heartbeat.usecases.agents.agent_statuses import AgentStatuses
+from reveille_heartbeat.usecases.issues.consequences import Consequences
+from reveille_heartbeat.usecases.runs.claim_runs import ClaimRuns
+from reveille_heartbeat.usecases.runs.finishing import Finisher
+from reveille_heartbeat.usecases.runs.run_spans import RunSpans
+from reveille_heartbeat.usecases.wakeups.deciding import Decider
+from reveille_heartbeat.usecases.wakeups.enqueuing import Enqueuing
+from reveille_heartbeat.usecases.wakeups.promote_deferred import Promotion
 from reveille_runtime.hints import Notifier
 from reveille_runtime.ids import new_id, new_token
 from reveille_runtime.telemetry import Telemetry

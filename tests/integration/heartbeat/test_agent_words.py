@@ -19,9 +19,9 @@ from reveille_heartbeat.adapters.contract import AdapterResult, AgentContext, Re
 from reveille_heartbeat.adapters.echo import EchoAdapter
 from reveille_heartbeat.domain.outcome import End, EndKind
 from reveille_heartbeat.domain.values import LogStream
-from reveille_heartbeat.usecases.agent_signs import AgentSigns
-from reveille_heartbeat.usecases.agent_words import AgentWords
-from reveille_heartbeat.usecases.log_store import PIECE
+from reveille_heartbeat.usecases.runs.agent_signs import AgentSigns
+from reveille_heartbeat.usecases.runs.agent_words import AgentWords
+from reveille_heartbeat.usecases.runs.log_store import PIECE
 from reveille_runtime.client import stream
 from reveille_runtime.lease import Lease
 from reveille_testkit.waiting import eventually

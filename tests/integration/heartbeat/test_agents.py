@@ -28,7 +28,7 @@ from reveille.heartbeat.v1 import agent_pb2 as pb
 from reveille.heartbeat.v1 import run_pb2, wakeup_pb2
 from reveille.heartbeat.v1.agent_pb2_grpc import AgentServiceStub
 from reveille_heartbeat import crash_points
-from reveille_heartbeat.usecases import move_agent
+from reveille_heartbeat.usecases.agents import move_agent
 from reveille_runtime.access import Role
 from reveille_runtime.errors import (
     Aborted,

@@ -13,7 +13,7 @@ from reveille_heartbeat.domain.states import WAKEUP_TERMINAL, WakeupState
 from reveille_heartbeat.domain.values import Wakeup, Wish
 from reveille_heartbeat.store.queries import Q
 from reveille_heartbeat.store.rows import to_wakeup
-from reveille_heartbeat.usecases.cancel_wakeups import Cancellation
+from reveille_heartbeat.usecases.wakeups.cancel_wakeups import Cancellation
 from reveille_testkit.database import TestDatabase
 
 _LIVE = "(r.state IN ('queued', 'scheduled_retry') OR r.occupied)"

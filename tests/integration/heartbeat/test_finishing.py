@@ -21,9 +21,9 @@ from reveille_heartbeat.domain.reasons import Reason
 from reveille_heartbeat.domain.states import IssueState, RunState
 from reveille_heartbeat.domain.usage import Usage
 from reveille_heartbeat.domain.values import FailureClass
-from reveille_heartbeat.usecases.claim_runs import ClaimRuns
-from reveille_heartbeat.usecases.finishing import Finisher
-from reveille_heartbeat.usecases.loaded import Loaded
+from reveille_heartbeat.usecases.runs.claim_runs import ClaimRuns
+from reveille_heartbeat.usecases.runs.finishing import Finisher
+from reveille_heartbeat.usecases.runs.loaded import Loaded
 from reveille_runtime.lease import Lease
 
 Rows: TypeAlias = "asyncpg.Connection[asyncpg.Record]"

@@ -25,7 +25,7 @@ from reveille.common.v1 import reason_pb2
 from reveille.heartbeat.v1 import hold_pb2, issue_pb2
 from reveille_heartbeat import crash_points
 from reveille_heartbeat.adapters.process.identity import is_alive
-from reveille_heartbeat.usecases.held_run import HeldRun
+from reveille_heartbeat.usecases.runs.held_run import HeldRun
 from reveille_runtime.access import Role
 from reveille_runtime.errors import (
     Aborted,

@@ -21,7 +21,7 @@ from tests.integration.heartbeat.issue_desk import (
 from tests.integration.heartbeat.kit import World
 
 from reveille.heartbeat.v1 import approval_pb2, issue_pb2
-from reveille_heartbeat.usecases.moving import lock_related
+from reveille_heartbeat.usecases.issues.moving import lock_related
 from reveille_runtime.errors import Aborted, FailedPrecondition, InvalidArgument, NotFound
 from reveille_runtime.lockorder import LockOrder
 from reveille_testkit.database import TestDatabase

@@ -15,7 +15,7 @@ from tests.unit.heartbeat.made import NOW, RUN
 
 from reveille_heartbeat.domain.states import RunState
 from reveille_heartbeat.usecases.measure_queues import MeasureQueues
-from reveille_heartbeat.usecases.run_spans import RunSpans
+from reveille_heartbeat.usecases.runs.run_spans import RunSpans
 from reveille_runtime.telemetry import Telemetry
 
 

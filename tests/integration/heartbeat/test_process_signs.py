@@ -16,7 +16,7 @@ from reveille.common.v1 import reason_pb2
 from reveille.heartbeat.v1 import run_pb2, wakeup_pb2
 from reveille_heartbeat.adapters.process.tree import marked_runs
 from reveille_heartbeat.adapters.spool import Spool
-from reveille_heartbeat.usecases.agent_signs import AgentSigns
+from reveille_heartbeat.usecases.runs.agent_signs import AgentSigns
 from reveille_runtime.lease import Lease
 
 

@@ -11,10 +11,10 @@ from tests.integration.heartbeat.desk import MAX, Desk
 from reveille_heartbeat.domain.reasons import Reason
 from reveille_heartbeat.domain.states import WakeupState
 from reveille_heartbeat.domain.values import Requester, RequesterKind
-from reveille_heartbeat.usecases import promote_deferred
-from reveille_heartbeat.usecases.cancel_wakeups import Cancellation
-from reveille_heartbeat.usecases.known_wishes import Enqueued
-from reveille_heartbeat.usecases.loaded import load
+from reveille_heartbeat.usecases.runs.loaded import load
+from reveille_heartbeat.usecases.wakeups import promote_deferred
+from reveille_heartbeat.usecases.wakeups.cancel_wakeups import Cancellation
+from reveille_heartbeat.usecases.wakeups.known_wishes import Enqueued
 from reveille_runtime.ids import new_id
 
 QUEUED, DEFERRED = WakeupState.QUEUED, WakeupState.DEFERRED

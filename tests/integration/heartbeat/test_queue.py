@@ -20,9 +20,9 @@ from reveille_heartbeat.domain.outcome import Outcome
 from reveille_heartbeat.domain.states import RunState
 from reveille_heartbeat.domain.values import ProcessIdentity, Run
 from reveille_heartbeat.store.queries import Q
-from reveille_heartbeat.usecases.agent_signs import AgentSigns
-from reveille_heartbeat.usecases.claim_runs import ClaimRuns
-from reveille_heartbeat.usecases.finishing import Finisher
+from reveille_heartbeat.usecases.runs.agent_signs import AgentSigns
+from reveille_heartbeat.usecases.runs.claim_runs import ClaimRuns
+from reveille_heartbeat.usecases.runs.finishing import Finisher
 from reveille_runtime.ids import new_token
 from reveille_runtime.lease import Lease, LeaseLost
 from reveille_testkit.database import TestDatabase

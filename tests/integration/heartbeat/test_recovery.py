@@ -24,7 +24,7 @@ from reveille.heartbeat.v1 import agent_pb2, run_pb2, wakeup_pb2
 from reveille_heartbeat.adapters.process.identity import is_alive, send
 from reveille_heartbeat.adapters.process.tree import marked_runs
 from reveille_heartbeat.domain.values import ProcessIdentity
-from reveille_heartbeat.usecases.held_run import HeldRun
+from reveille_heartbeat.usecases.runs.held_run import HeldRun
 from reveille_runtime.lease import Lease
 from reveille_testkit.waiting import eventually
 

@@ -19,8 +19,8 @@ from reveille.common.v1 import reason_pb2
 from reveille.heartbeat.v1 import run_pb2
 from reveille_heartbeat.adapters.process.identity import is_alive
 from reveille_heartbeat.usecases import pages
-from reveille_heartbeat.usecases.stale_locks import ClearStaleLocks
-from reveille_heartbeat.usecases.take_over import TakeOver
+from reveille_heartbeat.usecases.issues.stale_locks import ClearStaleLocks
+from reveille_heartbeat.usecases.runs.take_over import TakeOver
 from reveille_heartbeat.workers import recovery
 from reveille_runtime.lease import Lease
 from reveille_testkit.waiting import eventually
@@ -212,7 +212,7 @@ async def test_a_lock_is_cleared_only_as_it_was_seen(
             await rows.execute("UPDATE issues SET execution_run_id = $1", newer)
             yield page
 
-    monkeypatch.setattr("reveille_heartbeat.usecases.stale_locks.pages", look_and_lose)
+    monkeypatch.setattr("reveille_heartbeat.usecases.issues.stale_locks.pages", look_and_lose)
     assert await clear() == 0
     assert await rows.fetchval("SELECT execution_run_id FROM issues") == newer
     monkeypatch.undo()

@@ -21,8 +21,8 @@ from reveille.scheduler.v1.job_handler_service_pb2_grpc import JobHandlerService
 from reveille_heartbeat.crash_points import RETENTION_AFTER_STRETCH
 from reveille_heartbeat.store.queries import Q
 from reveille_heartbeat.usecases.jobs import RETENTION
-from reveille_heartbeat.usecases.log_days import AHEAD, LogDays
 from reveille_heartbeat.usecases.retention import Keep, Retention
+from reveille_heartbeat.usecases.runs.log_days import AHEAD, LogDays
 from reveille_runtime.db import Database
 from reveille_runtime.errors import Unavailable
 from reveille_runtime.rpc_errors import as_domain_errors

@@ -20,7 +20,7 @@ from reveille_heartbeat.adapters.contract import AdapterResult, AgentContext, Re
 from reveille_heartbeat.adapters.echo import EchoAdapter
 from reveille_heartbeat.adapters.process.tree import Family, ProcessTrees
 from reveille_heartbeat.domain.values import ProcessIdentity
-from reveille_heartbeat.usecases.agent_signs import AgentSigns
+from reveille_heartbeat.usecases.runs.agent_signs import AgentSigns
 from reveille_runtime.lease import Lease
 from reveille_testkit.waiting import eventually
 

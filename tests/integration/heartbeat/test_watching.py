@@ -23,11 +23,11 @@ from reveille.heartbeat.v1.run_pb2_grpc import RunServiceStub, add_RunServiceSer
 from reveille_heartbeat.domain.tail import Position
 from reveille_heartbeat.domain.values import LogStream
 from reveille_heartbeat.rpc.runs import RunServicer
-from reveille_heartbeat.usecases.log_store import LogChunk
-from reveille_heartbeat.usecases.run_log import RunLog
-from reveille_heartbeat.usecases.run_news import ReadNews, RunNews, Seen
-from reveille_heartbeat.usecases.table_log import TableLog
-from reveille_heartbeat.usecases.watch_run import WatchRuns
+from reveille_heartbeat.usecases.runs.log_store import LogChunk
+from reveille_heartbeat.usecases.runs.run_log import RunLog
+from reveille_heartbeat.usecases.runs.run_news import ReadNews, RunNews, Seen
+from reveille_heartbeat.usecases.runs.table_log import TableLog
+from reveille_heartbeat.usecases.runs.watch_run import WatchRuns
 from reveille_runtime.access import Role
 from reveille_runtime.client import stream
 from reveille_runtime.errors import (

@@ -19,10 +19,10 @@ from reveille_heartbeat.domain.values import (
     Wish,
 )
 from reveille_heartbeat.store.queries import Q
-from reveille_heartbeat.usecases.cancel_wakeups import Cancellation
-from reveille_heartbeat.usecases.enqueue_wakeups import EnqueueWakeups
-from reveille_heartbeat.usecases.enqueuing import Enqueuing
-from reveille_heartbeat.usecases.known_wishes import Answers
+from reveille_heartbeat.usecases.wakeups.cancel_wakeups import Cancellation
+from reveille_heartbeat.usecases.wakeups.enqueue_wakeups import EnqueueWakeups
+from reveille_heartbeat.usecases.wakeups.enqueuing import Enqueuing
+from reveille_heartbeat.usecases.wakeups.known_wishes import Answers
 from reveille_runtime.db import Database, Tx
 from reveille_runtime.hints import Notifier
 from reveille_runtime.telemetry import Telemetry

@@ -15,9 +15,9 @@ from reveille_heartbeat.domain.values import (
     WakeupSource,
     Wish,
 )
-from reveille_heartbeat.usecases.cancel_wakeups import Cancellation
-from reveille_heartbeat.usecases.enqueue_wakeups import EnqueueWakeups
-from reveille_heartbeat.usecases.enqueuing import Enqueuing
+from reveille_heartbeat.usecases.wakeups.cancel_wakeups import Cancellation
+from reveille_heartbeat.usecases.wakeups.enqueue_wakeups import EnqueueWakeups
+from reveille_heartbeat.usecases.wakeups.enqueuing import Enqueuing
 from reveille_runtime.hints import Notifier
 from reveille_runtime.telemetry import Telemetry
 

@@ -15,7 +15,7 @@ from reveille_heartbeat.domain.limits import NOTHING_TODAY, Today
 from reveille_heartbeat.domain.states import AgentState
 from reveille_heartbeat.domain.targets import Target
 from reveille_heartbeat.domain.values import HeartbeatPolicy
-from reveille_heartbeat.usecases.agent_findings import Standing, about_agent
+from reveille_heartbeat.usecases.why.agent_findings import Standing, about_agent
 from reveille_runtime.explain import Finding
 
 PAUSED: dict[str, Any] = {"state": AgentState.PAUSED, "pause_reason": "holidays"}

@@ -16,13 +16,13 @@ from reveille_heartbeat.domain.outcome import Outcome
 from reveille_heartbeat.domain.places import Executor
 from reveille_heartbeat.domain.values import LogStream, Run
 from reveille_heartbeat.pipeline.interrupts import Interrupts
-from reveille_heartbeat.usecases.agent_signs import AgentSigns
-from reveille_heartbeat.usecases.agent_words import AgentWords
-from reveille_heartbeat.usecases.finishing import Finisher
-from reveille_heartbeat.usecases.held_run import HeldRun
-from reveille_heartbeat.usecases.loaded import Loaded
-from reveille_heartbeat.usecases.run_log import RunLog
-from reveille_heartbeat.usecases.take_over import HandOver
+from reveille_heartbeat.usecases.runs.agent_signs import AgentSigns
+from reveille_heartbeat.usecases.runs.agent_words import AgentWords
+from reveille_heartbeat.usecases.runs.finishing import Finisher
+from reveille_heartbeat.usecases.runs.held_run import HeldRun
+from reveille_heartbeat.usecases.runs.loaded import Loaded
+from reveille_heartbeat.usecases.runs.run_log import RunLog
+from reveille_heartbeat.usecases.runs.take_over import HandOver
 from reveille_runtime.lease import Held, Lease
 
 

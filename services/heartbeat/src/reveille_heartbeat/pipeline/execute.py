@@ -17,7 +17,7 @@ from reveille_heartbeat.domain.outcome import End, EndKind
 from reveille_heartbeat.domain.redaction import Redactor, secrets_of
 from reveille_heartbeat.domain.values import Agent, LogStream, ProcessIdentity
 from reveille_heartbeat.pipeline.context import Parts, RunContext, SetupFailed
-from reveille_heartbeat.usecases.log_store import LogChunk
+from reveille_heartbeat.usecases.runs.log_store import LogChunk
 from reveille_runtime import logs
 from reveille_runtime.carrier import traceparent
 from reveille_runtime.crash import crash_point

@@ -11,7 +11,7 @@ from reveille_heartbeat.domain.outcome import End, EndKind
 from reveille_heartbeat.domain.values import Run
 from reveille_heartbeat.pipeline import STAGES
 from reveille_heartbeat.pipeline.context import Parts, RunContext, SetupFailed, When
-from reveille_heartbeat.usecases.loaded import Loaded
+from reveille_heartbeat.usecases.runs.loaded import Loaded
 from reveille_runtime import logs
 from reveille_runtime.lease import Lease, LeaseKeeper, LeaseLost
 from reveille_runtime.sqlstate import is_transient

@@ -10,13 +10,13 @@ from reveille_heartbeat.rpc import parse, parse_agents
 from reveille_heartbeat.rpc.runtimes import RuntimeCalls
 from reveille_heartbeat.rpc.show_agents import agent as shown
 from reveille_heartbeat.rpc.squads import SquadCalls
-from reveille_heartbeat.usecases.check_invocable import CheckInvocable, Verdict
-from reveille_heartbeat.usecases.create_agent import CreateAgent, NewAgent
-from reveille_heartbeat.usecases.move_agent import MoveAgent
+from reveille_heartbeat.usecases.agents.check_invocable import CheckInvocable, Verdict
+from reveille_heartbeat.usecases.agents.create_agent import CreateAgent, NewAgent
+from reveille_heartbeat.usecases.agents.move_agent import MoveAgent
+from reveille_heartbeat.usecases.agents.runtimes import Runtimes
+from reveille_heartbeat.usecases.agents.squads import Squads
+from reveille_heartbeat.usecases.agents.update_agent import CheckAdapter, UpdateAgent, judge
 from reveille_heartbeat.usecases.reading import Reader
-from reveille_heartbeat.usecases.runtimes import Runtimes
-from reveille_heartbeat.usecases.squads import Squads
-from reveille_heartbeat.usecases.update_agent import CheckAdapter, UpdateAgent, judge
 from reveille_runtime.access import current_actor
 from reveille_runtime.ids import new_id
 from reveille_runtime.paging import page_token, read_page

@@ -10,9 +10,9 @@ from reveille_heartbeat.domain.states import ApprovalStatus
 from reveille_heartbeat.rpc import parse, parse_issues
 from reveille_heartbeat.rpc.show import enqueued
 from reveille_heartbeat.rpc.show_issues import APPROVAL_STATUSES, approval, comment
-from reveille_heartbeat.usecases.add_comment import AddComment, NewComment
-from reveille_heartbeat.usecases.approvals import Approvals, Decision, NewApproval
-from reveille_heartbeat.usecases.reading_issues import IssueReader
+from reveille_heartbeat.usecases.issues.add_comment import AddComment, NewComment
+from reveille_heartbeat.usecases.issues.approvals import Approvals, Decision, NewApproval
+from reveille_heartbeat.usecases.issues.reading_issues import IssueReader
 from reveille_runtime.access import Actor, CallerKind, current_actor
 from reveille_runtime.ids import new_id
 from reveille_runtime.paging import page_token, read_page

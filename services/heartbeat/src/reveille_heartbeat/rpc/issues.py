@@ -11,16 +11,16 @@ from reveille_heartbeat.rpc.projects import ProjectCalls
 from reveille_heartbeat.rpc.show import ISSUE_STATES, enqueued
 from reveille_heartbeat.rpc.show_issues import issue as shown
 from reveille_heartbeat.rpc.trees import TreeCalls
-from reveille_heartbeat.usecases.add_comment import AddComment
-from reveille_heartbeat.usecases.approvals import Approvals
-from reveille_heartbeat.usecases.checkout_issue import CheckoutIssue
-from reveille_heartbeat.usecases.create_issue import CreateIssue
-from reveille_heartbeat.usecases.delete_issue import DeleteIssue
-from reveille_heartbeat.usecases.hold_trees import HoldTrees
-from reveille_heartbeat.usecases.projects import Projects
-from reveille_heartbeat.usecases.reading_issues import IssueFilter, IssueReader
-from reveille_heartbeat.usecases.relate_issues import RelateIssues
-from reveille_heartbeat.usecases.update_issue import UpdateIssue
+from reveille_heartbeat.usecases.issues.add_comment import AddComment
+from reveille_heartbeat.usecases.issues.approvals import Approvals
+from reveille_heartbeat.usecases.issues.checkout_issue import CheckoutIssue
+from reveille_heartbeat.usecases.issues.create_issue import CreateIssue
+from reveille_heartbeat.usecases.issues.delete_issue import DeleteIssue
+from reveille_heartbeat.usecases.issues.hold_trees import HoldTrees
+from reveille_heartbeat.usecases.issues.projects import Projects
+from reveille_heartbeat.usecases.issues.reading_issues import IssueFilter, IssueReader
+from reveille_heartbeat.usecases.issues.relate_issues import RelateIssues
+from reveille_heartbeat.usecases.issues.update_issue import UpdateIssue
 from reveille_runtime.access import CallerKind, current_actor
 from reveille_runtime.paging import page_token, read_page
 from reveille_runtime.validation import Violations

@@ -22,8 +22,8 @@ from reveille_heartbeat.domain.values import (
     Wish,
 )
 from reveille_heartbeat.rpc.show import WAKEUP_SOURCES
-from reveille_heartbeat.usecases.authors import requester_of
-from reveille_heartbeat.usecases.issue_names import IssueRef
+from reveille_heartbeat.usecases.issues.authors import requester_of
+from reveille_heartbeat.usecases.issues.issue_names import IssueRef
 from reveille_heartbeat.usecases.repeats import Repeatable
 from reveille_runtime.access import Actor, CallerKind
 from reveille_runtime.carrier import checked

@@ -15,8 +15,8 @@ from reveille_heartbeat.domain.values import Origin
 from reveille_heartbeat.rpc import parse
 from reveille_heartbeat.rpc.show import ISSUE_STATES
 from reveille_heartbeat.rpc.show_issues import PRIORITIES
-from reveille_heartbeat.usecases.create_issue import NewIssue
-from reveille_heartbeat.usecases.issue_names import IssueRef
+from reveille_heartbeat.usecases.issues.create_issue import NewIssue
+from reveille_heartbeat.usecases.issues.issue_names import IssueRef
 from reveille_runtime.access import Actor, CallerKind
 from reveille_runtime.carrier import inject
 from reveille_runtime.ids import new_id

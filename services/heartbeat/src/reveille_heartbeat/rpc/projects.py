@@ -8,8 +8,8 @@ from reveille.heartbeat.v1 import project_pb2 as pb
 from reveille.heartbeat.v1.issue_pb2_grpc import IssueServiceServicer
 from reveille_heartbeat.rpc import parse
 from reveille_heartbeat.rpc.show_issues import PROJECT_STATES, project
-from reveille_heartbeat.usecases.projects import NewProject, Projects
-from reveille_heartbeat.usecases.reading_issues import IssueReader
+from reveille_heartbeat.usecases.issues.projects import NewProject, Projects
+from reveille_heartbeat.usecases.issues.reading_issues import IssueReader
 from reveille_runtime.access import current_actor
 from reveille_runtime.ids import new_id
 from reveille_runtime.masks import read_mask

@@ -10,11 +10,11 @@ from reveille.heartbeat.v1 import run_pb2 as pb
 from reveille.heartbeat.v1.run_pb2_grpc import RunServiceServicer
 from reveille_heartbeat.domain.tail import Position
 from reveille_heartbeat.rpc import parse, show
-from reveille_heartbeat.usecases.cancel_run import CancelRun
 from reveille_heartbeat.usecases.reading import Reader
-from reveille_heartbeat.usecases.retry_run import RetryRun
-from reveille_heartbeat.usecases.run_log import RunLog
-from reveille_heartbeat.usecases.watch_run import WatchRuns
+from reveille_heartbeat.usecases.runs.cancel_run import CancelRun
+from reveille_heartbeat.usecases.runs.retry_run import RetryRun
+from reveille_heartbeat.usecases.runs.run_log import RunLog
+from reveille_heartbeat.usecases.runs.watch_run import WatchRuns
 from reveille_runtime.access import current_actor
 from reveille_runtime.paging import page_token, read_page
 from reveille_runtime.reasons import reason_value

@@ -9,7 +9,7 @@ from reveille.heartbeat.v1 import runtime_pb2 as pb
 from reveille.heartbeat.v1.agent_pb2_grpc import AgentServiceServicer
 from reveille_heartbeat.rpc import parse
 from reveille_heartbeat.rpc.show_agents import runtime as shown
-from reveille_heartbeat.usecases.runtimes import Runtimes
+from reveille_heartbeat.usecases.agents.runtimes import Runtimes
 from reveille_runtime.access import current_actor
 from reveille_runtime.ids import new_id
 from reveille_runtime.paging import page_token, read_page

@@ -21,7 +21,7 @@ from reveille_heartbeat.domain.values import (
     Wakeup,
     WakeupSource,
 )
-from reveille_heartbeat.usecases.known_wishes import Enqueued
+from reveille_heartbeat.usecases.wakeups.known_wishes import Enqueued
 from reveille_runtime.carrier import SpanSeed
 from reveille_runtime.reasons import reason_value
 from reveille_runtime.validation import to_timestamp

@@ -10,7 +10,7 @@ from reveille_heartbeat.domain.states import ApprovalStatus, ProjectState
 from reveille_heartbeat.domain.tree import Hold
 from reveille_heartbeat.rpc.show import known
 from reveille_heartbeat.usecases.etags import etag_of
-from reveille_heartbeat.usecases.issue_views import IssueView
+from reveille_heartbeat.usecases.issues.issue_views import IssueView
 from reveille_runtime.validation import to_timestamp
 
 # In rows the urgent come first and none comes last.

@@ -12,7 +12,7 @@ from reveille.heartbeat.v1.agent_pb2_grpc import AgentServiceServicer
 from reveille_heartbeat.domain.states import AgentState
 from reveille_heartbeat.rpc import parse
 from reveille_heartbeat.rpc.show_agents import squad as shown
-from reveille_heartbeat.usecases.squads import NewSquad, Squads
+from reveille_heartbeat.usecases.agents.squads import NewSquad, Squads
 from reveille_runtime.access import current_actor
 from reveille_runtime.ids import new_id
 from reveille_runtime.masks import read_mask

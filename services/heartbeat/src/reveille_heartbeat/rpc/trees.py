@@ -8,9 +8,9 @@ from reveille.heartbeat.v1 import hold_pb2, issue_pb2
 from reveille.heartbeat.v1.issue_pb2_grpc import IssueServiceServicer
 from reveille_heartbeat.rpc import parse, parse_issues
 from reveille_heartbeat.rpc.show_issues import HOLD_MODES, hold, issue
-from reveille_heartbeat.usecases.hold_trees import HoldTrees, NewHold
-from reveille_heartbeat.usecases.issue_names import IssueRef
-from reveille_heartbeat.usecases.relate_issues import RelateIssues
+from reveille_heartbeat.usecases.issues.hold_trees import HoldTrees, NewHold
+from reveille_heartbeat.usecases.issues.issue_names import IssueRef
+from reveille_heartbeat.usecases.issues.relate_issues import RelateIssues
 from reveille_runtime.access import current_actor
 from reveille_runtime.ids import new_id
 from reveille_runtime.validation import Violations

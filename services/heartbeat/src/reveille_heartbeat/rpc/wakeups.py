@@ -7,11 +7,15 @@ from typing import Any
 from reveille.heartbeat.v1 import wakeup_pb2 as pb
 from reveille.heartbeat.v1.wakeup_pb2_grpc import WakeupServiceServicer
 from reveille_heartbeat.rpc import parse, parse_issues, show
-from reveille_heartbeat.usecases.cancel_wakeup import CancelWakeup
-from reveille_heartbeat.usecases.cancel_wakeups import Cancellation, Cancelled, CancelWakeups
-from reveille_heartbeat.usecases.enqueue_wakeups import EnqueueWakeups
 from reveille_heartbeat.usecases.reading import OnlyWakeups, Reader
 from reveille_heartbeat.usecases.visible import unknown_workspace
+from reveille_heartbeat.usecases.wakeups.cancel_wakeup import CancelWakeup
+from reveille_heartbeat.usecases.wakeups.cancel_wakeups import (
+    Cancellation,
+    Cancelled,
+    CancelWakeups,
+)
+from reveille_heartbeat.usecases.wakeups.enqueue_wakeups import EnqueueWakeups
 from reveille_runtime.access import current_actor
 from reveille_runtime.paging import page_token, read_page
 from reveille_runtime.validation import Violations

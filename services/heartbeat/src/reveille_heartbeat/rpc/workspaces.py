@@ -11,7 +11,7 @@ from reveille.heartbeat.v1.workspace_replica_service_pb2_grpc import (
 )
 from reveille_heartbeat.domain.values import Workspace, WorkspaceStatus
 from reveille_heartbeat.rpc.show import known
-from reveille_heartbeat.usecases.put_workspace import PutWorkspace
+from reveille_heartbeat.usecases.agents.put_workspace import PutWorkspace
 from reveille_runtime.validation import Violations
 
 _PREFIX = re.compile(r"[A-Z][A-Z0-9]{0,9}")

@@ -15,7 +15,7 @@ from reveille_heartbeat.domain.discussion import Approval, Comment
 from reveille_heartbeat.domain.states import IssueState, RunState, WakeupState
 from reveille_heartbeat.domain.targets import Squad
 from reveille_heartbeat.domain.values import Agent, Issue, Run, Wakeup
-from reveille_heartbeat.usecases.run_events import RunEvent
+from reveille_heartbeat.usecases.runs.run_events import RunEvent
 from reveille_runtime.feed import FeedEvent
 
 _LONGEST_MESSAGE = 1000

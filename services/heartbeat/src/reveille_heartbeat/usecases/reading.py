@@ -10,7 +10,7 @@ from reveille_heartbeat.domain.states import RunState, WakeupState
 from reveille_heartbeat.domain.values import Agent, Run, Wakeup
 from reveille_heartbeat.store.queries import Q
 from reveille_heartbeat.store.rows import to_agent, to_run, to_wakeup
-from reveille_heartbeat.usecases.issue_names import IssueRef, id_of
+from reveille_heartbeat.usecases.issues.issue_names import IssueRef, id_of
 from reveille_heartbeat.usecases.listing import (
     Listed,
     id_after,

@@ -8,13 +8,13 @@ from datetime import timedelta
 
 from reveille_heartbeat.adapters.registry import Registry
 from reveille_heartbeat.config import Settings
-from reveille_heartbeat.usecases.consequences import Consequences
-from reveille_heartbeat.usecases.deciding import Decider
-from reveille_heartbeat.usecases.enqueuing import Enqueuing
-from reveille_heartbeat.usecases.log_store import LogStore
-from reveille_heartbeat.usecases.promote_deferred import Promotion
-from reveille_heartbeat.usecases.run_log import RunLog
-from reveille_heartbeat.usecases.run_spans import RunSpans
+from reveille_heartbeat.usecases.issues.consequences import Consequences
+from reveille_heartbeat.usecases.runs.log_store import LogStore
+from reveille_heartbeat.usecases.runs.run_log import RunLog
+from reveille_heartbeat.usecases.runs.run_spans import RunSpans
+from reveille_heartbeat.usecases.wakeups.deciding import Decider
+from reveille_heartbeat.usecases.wakeups.enqueuing import Enqueuing
+from reveille_heartbeat.usecases.wakeups.promote_deferred import Promotion
 from reveille_runtime.db import Database
 from reveille_runtime.hints import Notifier
 from reveille_runtime.telemetry import Telemetry

@@ -16,21 +16,22 @@ from reveille_heartbeat.pipeline.context import Parts
 from reveille_heartbeat.pipeline.interrupts import Interrupts
 from reveille_heartbeat.pipeline.runner import Runner
 from reveille_heartbeat.pipeline.tokens import RunTokens
-from reveille_heartbeat.usecases import channels, log_days, measure_queues
-from reveille_heartbeat.usecases.agent_signs import AgentSigns
-from reveille_heartbeat.usecases.agent_statuses import AgentStatuses
-from reveille_heartbeat.usecases.agent_words import AgentWords
-from reveille_heartbeat.usecases.claim_runs import ClaimRuns
-from reveille_heartbeat.usecases.enforce_deadlines import EnforceDeadlines
-from reveille_heartbeat.usecases.finishing import Finisher
-from reveille_heartbeat.usecases.held_run import HeldRun
-from reveille_heartbeat.usecases.log_days import LogDays
+from reveille_heartbeat.usecases import channels, measure_queues
+from reveille_heartbeat.usecases.agents.agent_statuses import AgentStatuses
+from reveille_heartbeat.usecases.agents.put_workspace import RenewRuntimes
+from reveille_heartbeat.usecases.issues.stale_locks import ClearStaleLocks
 from reveille_heartbeat.usecases.measure_queues import MeasureQueues
-from reveille_heartbeat.usecases.promote_deferred import PromoteStranded
-from reveille_heartbeat.usecases.promote_retries import PromoteRetries, RetryTurn
-from reveille_heartbeat.usecases.put_workspace import RenewRuntimes
-from reveille_heartbeat.usecases.stale_locks import ClearStaleLocks
-from reveille_heartbeat.usecases.take_over import HandOver, TakeOver
+from reveille_heartbeat.usecases.runs import log_days
+from reveille_heartbeat.usecases.runs.agent_signs import AgentSigns
+from reveille_heartbeat.usecases.runs.agent_words import AgentWords
+from reveille_heartbeat.usecases.runs.claim_runs import ClaimRuns
+from reveille_heartbeat.usecases.runs.enforce_deadlines import EnforceDeadlines
+from reveille_heartbeat.usecases.runs.finishing import Finisher
+from reveille_heartbeat.usecases.runs.held_run import HeldRun
+from reveille_heartbeat.usecases.runs.log_days import LogDays
+from reveille_heartbeat.usecases.runs.promote_retries import PromoteRetries, RetryTurn
+from reveille_heartbeat.usecases.runs.take_over import HandOver, TakeOver
+from reveille_heartbeat.usecases.wakeups.promote_deferred import PromoteStranded
 from reveille_heartbeat.wiring.basics import Basics
 from reveille_heartbeat.workers.engine import Engine
 from reveille_heartbeat.workers.recovery import Recovery

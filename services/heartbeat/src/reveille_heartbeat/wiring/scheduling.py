@@ -10,10 +10,10 @@ from reveille.scheduler.v1.job_handler_service_pb2_grpc import (
 from reveille.scheduler.v1.scheduler_service_pb2_grpc import SchedulerServiceStub
 from reveille_heartbeat.config import Settings
 from reveille_heartbeat.rpc.jobs import JobHandlerServicer
-from reveille_heartbeat.usecases.enqueue_wakeups import EnqueueWakeups
-from reveille_heartbeat.usecases.fire_timers import FireTimers
+from reveille_heartbeat.usecases.agents.fire_timers import FireTimers
 from reveille_heartbeat.usecases.jobs import Jobs, retention_job, timers_job
 from reveille_heartbeat.usecases.retention import Keep, Retention
+from reveille_heartbeat.usecases.wakeups.enqueue_wakeups import EnqueueWakeups
 from reveille_heartbeat.wiring.basics import Basics
 from reveille_runtime.app import App
 from reveille_runtime.ids import new_id

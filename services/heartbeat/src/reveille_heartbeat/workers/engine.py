@@ -17,9 +17,9 @@ from opentelemetry.metrics import CallbackOptions, Observation
 from reveille_heartbeat.domain.values import Run
 from reveille_heartbeat.pipeline.interrupts import Interrupts
 from reveille_heartbeat.pipeline.runner import Left, Runner
-from reveille_heartbeat.usecases.claim_runs import ClaimRuns
-from reveille_heartbeat.usecases.loaded import Loaded
-from reveille_heartbeat.usecases.take_over import TakeOver
+from reveille_heartbeat.usecases.runs.claim_runs import ClaimRuns
+from reveille_heartbeat.usecases.runs.loaded import Loaded
+from reveille_heartbeat.usecases.runs.take_over import TakeOver
 from reveille_runtime import logs, semconv
 from reveille_runtime.lease import LeaseKeeper
 from reveille_runtime.lifecycle import Loop, TaskScope, Wakeable

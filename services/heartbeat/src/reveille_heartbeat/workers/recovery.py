@@ -14,8 +14,8 @@ from reveille_heartbeat.adapters.process.identity import is_alive
 from reveille_heartbeat.adapters.process.tree import Family, ProcessTrees, marked_runs
 from reveille_heartbeat.adapters.spool import SpoolRoot
 from reveille_heartbeat.domain.places import Executor, process_of
-from reveille_heartbeat.usecases.stale_locks import ClearStaleLocks
-from reveille_heartbeat.usecases.take_over import HeldHere, TakeOver
+from reveille_heartbeat.usecases.issues.stale_locks import ClearStaleLocks
+from reveille_heartbeat.usecases.runs.take_over import HeldHere, TakeOver
 from reveille_heartbeat.workers.engine import Engine
 from reveille_runtime import logs, semconv
 from reveille_runtime.isolation import isolated

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from reveille_heartbeat.usecases.enforce_deadlines import EnforceDeadlines
-from reveille_heartbeat.usecases.promote_deferred import PromoteStranded
-from reveille_heartbeat.usecases.promote_retries import PromoteRetries
+from reveille_heartbeat.usecases.runs.enforce_deadlines import EnforceDeadlines
+from reveille_heartbeat.usecases.runs.promote_retries import PromoteRetries
+from reveille_heartbeat.usecases.wakeups.promote_deferred import PromoteStranded
 from reveille_runtime.isolation import isolated
 from reveille_runtime.lease import LeaseKeeper
 from reveille_runtime.lifecycle import Loop

@@ -1,0 +1,1 @@
+"""Agents, squads and runtimes: who can be woken, by whom, and by which timer."""

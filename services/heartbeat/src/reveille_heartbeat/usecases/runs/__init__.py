@@ -1,0 +1,1 @@
+"""Attempts: claimed, held, settled, followed up, repeated, taken over, watched."""

@@ -1,0 +1,95 @@
+"""Claiming: which workspaces an executor takes runs from, and how many from each."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import timedelta
+from uuid import UUID
+
+from reveille_heartbeat.crash_points import CLAIM_AFTER_COMMIT, CLAIM_BEFORE_COMMIT
+from reveille_heartbeat.domain.limits import RunLimits
+from reveille_heartbeat.domain.places import Executor
+from reveille_heartbeat.store.queries import Q
+from reveille_heartbeat.usecases import channels
+from reveille_heartbeat.usecases.runs.claiming import ClaimBatch, Claimed
+from reveille_heartbeat.usecases.runs.loaded import Loaded
+from reveille_heartbeat.usecases.wakeups.promote_deferred import Promotion
+from reveille_runtime.crash import crash_point
+from reveille_runtime.db import Database, Tx, retrying_transaction
+from reveille_runtime.hints import Notifier
+
+_WORKSPACES = 1000
+
+
+class ClaimRuns:
+    """Claims for one executor; no workspace's queue starves another's."""
+
+    def __init__(
+        self,
+        db: Database,
+        executor: Executor,
+        lease: timedelta,
+        notifier: Notifier,
+        promotion: Promotion,
+        new_token: Callable[[], UUID],
+        limits: RunLimits = RunLimits(),  # noqa: B008 (a value, and it is frozen)
+    ) -> None:
+        self._db = db
+        self._executor = executor
+        self._lease = lease
+        self._notifier = notifier
+        self._promotion = promotion
+        self._new_token = new_token
+        self._limits = limits
+        self._last: UUID | None = None
+        # Whether the last call left something that is worth another look at once.
+        self.more = False
+
+    async def __call__(self, limit: int) -> list[Loaded]:
+        """Claim up to `limit` runs; fewer does not mean that the queue is empty."""
+        async with self._db.session() as tx:
+            rows = await tx.fetch(Q["waiting_workspaces"], _WORKSPACES)
+        waiting = self._in_turn([row["workspace_id"] for row in rows])
+        self.more = False
+        claimed: list[Loaded] = []
+        # First a fair share for each; then whoever wanted more shares what is left.
+        while waiting and len(claimed) < limit:
+            unserved: list[UUID] = []
+            for at, workspace_id in enumerate(waiting):
+                left = limit - len(claimed)
+                if left == 0:
+                    break
+                share = max(1, left // (len(waiting) - at))
+                batch = await self._claim(workspace_id, share)
+                claimed += batch.runs
+                self.more |= batch.refused > 0
+                self._last = workspace_id
+                if len(batch.runs) >= share:
+                    unserved.append(workspace_id)
+            waiting = unserved
+        return claimed
+
+    def _in_turn(self, workspaces: list[UUID]) -> list[UUID]:
+        """Go on after the workspace served last, so that a full queue starves nobody."""
+        last = self._last
+        if last is None:
+            return workspaces
+        later = [each for each in workspaces if each > last]
+        return later + [each for each in workspaces if each <= last]
+
+    async def _claim(self, workspace_id: UUID, limit: int) -> Claimed:
+        async def claim(tx: Tx) -> Claimed:
+            batch = ClaimBatch(
+                tx, self._executor, self._lease, self._promotion, self._new_token, self._limits
+            )
+            claimed = await batch.run(workspace_id, limit)
+            crash_point(CLAIM_BEFORE_COMMIT)
+            return claimed
+
+        # Not repeated after an unknown COMMIT: recovery finds what it may have claimed.
+        claimed = await retrying_transaction(self._db, claim)
+        if claimed.runs:
+            crash_point(CLAIM_AFTER_COMMIT)
+        if claimed.runs or claimed.refused:
+            self._notifier.notify(channels.FEED)
+        return claimed

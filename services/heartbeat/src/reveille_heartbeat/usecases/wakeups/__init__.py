@@ -1,0 +1,1 @@
+"""Wakeups: wishes judged, joined, deferred, promoted, called off."""

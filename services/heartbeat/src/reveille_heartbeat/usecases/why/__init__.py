@@ -1,0 +1,1 @@
+"""What heartbeat tells whoever asks why."""
