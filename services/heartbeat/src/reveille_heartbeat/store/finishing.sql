@@ -1,10 +1,8 @@
 -- name: lock_wakeups_of_runs
 -- Wakeups whose attempts end, locked. $1 ids
-SELECT w.wakeup_id, w.cancel_requested_at IS NOT NULL AS cancel_requested,
-    EXISTS (SELECT FROM wakeup_requests j WHERE j.joined_wakeup_id = w.wakeup_id) AS absorbed
-FROM wakeup_requests w
-WHERE w.wakeup_id = ANY($1::uuid[])
-ORDER BY w.wakeup_id
+SELECT wakeup_id, cancel_requested_at IS NOT NULL AS cancel_requested FROM wakeup_requests
+WHERE wakeup_id = ANY($1::uuid[])
+ORDER BY wakeup_id
 FOR NO KEY UPDATE;
 
 -- name: lock_ending_runs

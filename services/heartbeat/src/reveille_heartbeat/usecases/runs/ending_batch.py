@@ -73,8 +73,6 @@ class Ending:
     held: bool
     finished_at: datetime | None
     follow_up_done: bool
-    # Whether other wakes joined its wakeup.
-    absorbed: bool
     # Whether the outcome that we brought is the one that counts.
     won: bool = False
     result: dict[str, Any] | None = None
@@ -244,5 +242,4 @@ def _ending(item: Finish, row: asyncpg.Record, wakeup: asyncpg.Record) -> Ending
         held=row["lease_token"] == item.lease.token,
         finished_at=row["finished_at"],
         follow_up_done=row["follow_up_done_at"] is not None,
-        absorbed=wakeup["absorbed"],
     )

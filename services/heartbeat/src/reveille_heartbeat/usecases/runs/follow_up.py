@@ -251,7 +251,6 @@ async def _settle(batch: EndingBatch, settled: Sequence[Following]) -> None:
     )
     # A wakeup that is missing had its outcome before.
     ended = {row["wakeup_id"] for row in rows}
-    absorbing: list[UUID] = []
     results: dict[UUID, Mapping[str, Any] | None] = {}
     for each in settled:
         wakeup, ending = each.ending.item.loaded.wakeup, each.ending
@@ -262,23 +261,18 @@ async def _settle(batch: EndingBatch, settled: Sequence[Following]) -> None:
         batch.told.append(
             events.wakeup_settled_as(wakeup, step.state, step.reason, step.message, ending.result)
         )
-        if ending.absorbed:
-            absorbing.append(wakeup.wakeup_id)
-    if absorbing:
-        rows = await batch.tx.fetch(
-            Q["settle_all_joined"],
-            absorbing,
-            [joined_state(steps[wakeup_id].state).value for wakeup_id in absorbing],
-            [steps[wakeup_id].reason for wakeup_id in absorbing],
-            [steps[wakeup_id].message for wakeup_id in absorbing],
+    rows = await batch.tx.fetch(
+        Q["settle_all_joined"],
+        list(results),
+        [joined_state(steps[wakeup_id].state).value for wakeup_id in results],
+        [steps[wakeup_id].reason for wakeup_id in results],
+        [steps[wakeup_id].message for wakeup_id in results],
+    )
+    for joined in map(to_wakeup, rows):
+        result = results[joined.joined_wakeup_id] if joined.joined_wakeup_id else None
+        batch.told.append(
+            events.wakeup_settled_as(joined, joined.state, joined.reason, joined.message, result)
         )
-        for joined in map(to_wakeup, rows):
-            result = results[joined.joined_wakeup_id] if joined.joined_wakeup_id else None
-            batch.told.append(
-                events.wakeup_settled_as(
-                    joined, joined.state, joined.reason, joined.message, result
-                )
-            )
 
 
 async def _read_results(batch: EndingBatch, endings: Sequence[Ending]) -> None:
