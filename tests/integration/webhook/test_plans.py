@@ -17,6 +17,7 @@ from reveille_testkit.database import TestDatabase
 from reveille_webhook.store import deliveries, endpoints, queue
 
 ROWS = 20_000
+GRACE = timedelta(seconds=2)
 EARLY = datetime(2000, 1, 1, tzinfo=UTC)
 
 
@@ -75,7 +76,9 @@ async def test_hot_statements_read_what_they_need(
     one = [uuid4()]
 
     found = {
-        "claim": await scans(large, queue.Q["claim"], timedelta(seconds=30), 200, EARLY, 60, 600),
+        "claim": await scans(
+            large, queue.Q["claim"], timedelta(seconds=30), 200, EARLY, 60, 600, GRACE
+        ),
         "expired": await scans(large, queue.Q["expired"], 200),
         "copies": await scans(large, deliveries.Q["count_copies"], one, ["5"], [1], [0]),
         "content": await scans(large, deliveries.Q["originals_of_content"], [b"x" * 32]),
@@ -130,8 +133,8 @@ async def test_forgetting_reads_what_ended_first(large: Database, database: Test
 
 async def test_a_claim_takes_what_is_due_and_no_more(large: Database) -> None:
     async with large.session() as tx:
-        first = await queue.claim(tx, timedelta(seconds=30), 15, EARLY, 0, 0)
-        rest = await queue.claim(tx, timedelta(seconds=30), 200, first.newest or EARLY, 0, 0)
+        first = await queue.claim(tx, timedelta(seconds=30), 15, EARLY, 0, 0, GRACE)
+        rest = await queue.claim(tx, timedelta(seconds=30), 200, first.newest or EARLY, 0, 0, GRACE)
 
     assert (len(first.claims), len(rest.claims)) == (15, ROWS // 1000 - 15)
     assert len({each.token for each in (*first.claims, *rest.claims)}) == ROWS // 1000

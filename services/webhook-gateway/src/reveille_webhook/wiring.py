@@ -56,8 +56,6 @@ from reveille_webhook.usecases.trace import Tracing
 from reveille_webhook.usecases.watch import Watch
 from reveille_webhook.workers.dispatcher import Dispatcher
 
-# While its request may still be under way, a delivery is not the worker's.
-_GRACE = timedelta(seconds=2)
 # Between two looks of somebody who watches, in seconds.
 _LOOK_AGAIN = 0.5
 
@@ -91,7 +89,7 @@ async def build(app: App[Settings]) -> None:
     take_over = TakeOver(database, keeper, ExpiryWitness(settings.lease_renewal))
     claiming = Loop("dispatcher claims", dispatcher.step, settings.worker_interval)
 
-    store = StoreDelivery(database, _GRACE)
+    store = StoreDelivery(database)
     secrets = Secrets(database, sealer)
     refuse = Refuse(store, Sampler(settings.rejected_rows), Diagnose(database, sealer))
     trusted = networks(settings.trusted_proxies)

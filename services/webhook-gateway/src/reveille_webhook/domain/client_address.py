@@ -7,6 +7,7 @@ believed, and only as long as each hop to its right is trusted.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import lru_cache
 from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_address, ip_network
 
 from reveille_webhook.domain.request import Headers, values_of
@@ -34,6 +35,7 @@ def peer_key(peer: str, trusted: Networks) -> str | None:
     return _key(address)
 
 
+@lru_cache(maxsize=4096)
 def _key(address: Address | None) -> str:
     if address is None:
         return UNKNOWN
@@ -62,6 +64,7 @@ def _is_trusted(address: Address, trusted: Networks) -> bool:
     return any(address.version == network.version and address in network for network in trusted)
 
 
+@lru_cache(maxsize=4096)
 def _read(text: str) -> Address | None:
     """Read an address, also one with a port or in brackets; an IPv4 in IPv6 clothes is an IPv4."""
     bare = text.strip()

@@ -106,8 +106,8 @@ class Provider:
     queued_status: int = 202
     # The answer's whole body, for senders that insist.
     body: bytes | None = None
-    # Seconds until it must have its answer.
-    budget: float = LONGEST_BUDGET
+    # Seconds until it must have its answer, where that is less than the gateway's own budget.
+    budget: float | None = None
 
 
 def problems(provider: Provider) -> list[str]:
@@ -133,8 +133,8 @@ def problems(provider: Provider) -> list[str]:
         found.append("a credential may not be kept")
     if not {provider.status, provider.queued_status} <= set(range(200, 300)):
         found.append("a delivery that is safe may only be answered with success")
-    if not 0 < provider.budget <= LONGEST_BUDGET:
-        found.append(f"a budget is more than nothing, and at most {LONGEST_BUDGET} s")
+    if provider.budget is not None and not 0 < provider.budget < LONGEST_BUDGET:
+        found.append(f"a budget is more than nothing, and less than {LONGEST_BUDGET} s")
     if not provider.event:
         found.append("nothing says what the event is called")
     if not provider.schemes:

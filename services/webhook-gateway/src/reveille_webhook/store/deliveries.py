@@ -37,7 +37,7 @@ class Judged:
     response_status: int | None
 
 
-async def insert(tx: Tx, rows: Sequence[NewDelivery], grace: timedelta) -> dict[UUID, datetime]:
+async def insert(tx: Tx, rows: Sequence[NewDelivery]) -> dict[UUID, datetime]:
     """Store deliveries; gives those that were not there, with the time they came in."""
     found = await tx.fetch(
         Q["insert_deliveries"],
@@ -59,7 +59,6 @@ async def insert(tx: Tx, rows: Sequence[NewDelivery], grace: timedelta) -> dict[
         [each.body_sha256 for each in rows],
         [each.response_status for each in rows],
         [dict(each.carrier) for each in rows],
-        grace,
         [each.sender for each in rows],
         [each.retries for each in rows],
         [each.content_key for each in rows],

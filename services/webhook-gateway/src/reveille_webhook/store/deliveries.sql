@@ -4,9 +4,9 @@
 -- $1 ids, $2 endpoint ids, $3 workspace ids, $4 providers, $5 events, $6 actions, $7 all actions
 -- as JSON texts (a list of lists would be one array of two dimensions),
 -- $8 dedupe keys, $9 signature states, $10 states, $11 reasons, $12 messages, $13 content types,
--- $14 headers, $15 bodies, $16 hashes, $17 response statuses, $18 carriers, $19 how long the
--- request may take until the worker steps in, $20 senders, $21 their retries, $22 content keys,
--- $23 whether each content may come once, $24 lanes, $25 notes on signatures, joined by spaces
+-- $14 headers, $15 bodies, $16 hashes, $17 response statuses, $18 carriers, $19 senders, $20 their
+-- retries, $21 content keys, $22 whether each content may come once, $23 lanes, $24 notes on
+-- signatures, joined by spaces
 INSERT INTO deliveries (id, endpoint_id, workspace_id, provider, event, action, actions, dedupe_key,
                         signature_state, state, reason, message, content_type, headers, body,
                         body_bytes, body_sha256, response_status, trace_carrier, available_at,
@@ -17,21 +17,20 @@ SELECT new.id, new.endpoint_id, new.workspace_id, new.provider, new.event, new.a
        new.actions::jsonb,
        new.dedupe_key, new.signature_state, new.state, new.reason, new.message, new.content_type,
        new.headers, new.body, length(new.body), new.body_sha256, new.response_status, new.carrier,
-       t.moment + $19::interval, t.moment, t.moment, t.moment,
+       t.moment, t.moment, t.moment, t.moment,
        CASE WHEN new.state IN ('queued', 'held') THEN NULL ELSE t.moment END,
        new.sender, new.retries, new.content_key, new.content_once,
        CASE WHEN new.content_key IS NOT NULL THEN (
            SELECT earlier.id FROM deliveries AS earlier
            WHERE earlier.content_key = new.content_key
-             AND (earlier.state IN ('queued', 'held', 'dispatched')
-                  OR (earlier.state = 'failed' AND earlier.run_id IS NOT NULL))
+             AND earlier.holds_key
            ORDER BY earlier.received_at, earlier.id
            LIMIT 1) END,
        new.lane_key, coalesce(string_to_array(nullif(new.notes, ''), ' '), '{}')
 FROM unnest($1::uuid[], $2::uuid[], $3::uuid[], $4::text[], $5::text[], $6::text[], $7::text[],
             $8::text[], $9::text[], $10::text[], $11::text[], $12::text[], $13::text[],
-            $14::jsonb[], $15::bytea[], $16::bytea[], $17::integer[], $18::jsonb[], $20::text[],
-            $21::integer[], $22::bytea[], $23::boolean[], $24::text[], $25::text[])
+            $14::jsonb[], $15::bytea[], $16::bytea[], $17::integer[], $18::jsonb[], $19::text[],
+            $20::integer[], $21::bytea[], $22::boolean[], $23::text[], $24::text[])
      AS new (id, endpoint_id, workspace_id, provider, event, action, actions, dedupe_key,
              signature_state, state, reason, message, content_type, headers, body, body_sha256,
              response_status, carrier, sender, retries, content_key, content_once, lane_key, notes),
@@ -52,8 +51,7 @@ WITH live AS (
     FROM unnest($1::uuid[], $2::text[], $3::integer[], $4::integer[])
          AS copy (endpoint_id, dedupe_key, copies, retries)
     JOIN deliveries AS d ON d.endpoint_id = copy.endpoint_id AND d.dedupe_key = copy.dedupe_key
-    WHERE d.state IN ('queued', 'held', 'dispatched')
-       OR (d.state = 'failed' AND d.run_id IS NOT NULL)
+    WHERE d.holds_key
     ORDER BY d.id
     FOR UPDATE OF d
 )
@@ -80,8 +78,7 @@ RETURNING d.id, d.endpoint_id, d.workspace_id, d.dedupe_key, d.event, d.actions,
 SELECT content_key, id, endpoint_id, workspace_id, event, actions, body_bytes, body_sha256,
        received_at, trace_carrier, admission, state, run_id
 FROM deliveries
-WHERE content_key = ANY ($1::bytea[]) AND content_once
-  AND (state IN ('queued', 'held', 'dispatched') OR (state = 'failed' AND run_id IS NOT NULL));
+WHERE content_key = ANY ($1::bytea[]) AND content_once AND holds_key;
 
 -- name: record_admissions
 -- How deliveries were judged. One that is judged already, or that the worker holds, is left alone:
@@ -91,7 +88,6 @@ WHERE content_key = ANY ($1::bytea[]) AND content_once
 UPDATE deliveries AS d
 SET admission = new.admission, run_id = new.run_id, state = new.state, reason = new.reason,
     message = new.message, response_status = coalesce(new.response_status, d.response_status),
-    available_at = clock(),
     finished_at = CASE new.state WHEN 'queued' THEN NULL ELSE clock() END
 FROM unnest($1::uuid[], $2::text[], $3::uuid[], $4::text[], $5::text[], $6::text[], $7::integer[])
      AS new (id, admission, run_id, state, reason, message, response_status)

@@ -46,10 +46,16 @@ class Taken:
 
 
 async def claim(
-    tx: Tx, lease: timedelta, limit: int, since: datetime, rate: int, budget: int
+    tx: Tx,
+    lease: timedelta,
+    limit: int,
+    since: datetime,
+    rate: int,
+    budget: int,
+    grace: timedelta,
 ) -> Taken:
     """Take up deliveries that are due, within the rates and budgets of their hooks."""
-    rows = await tx.fetch(Q["claim"], lease, limit, since, rate, budget)
+    rows = await tx.fetch(Q["claim"], lease, limit, since, rate, budget, grace)
     claims = [
         Claim(
             token=row["lease_token"],

@@ -2,15 +2,18 @@
 -- Takes up deliveries that are due, each under a fresh token; the attempt is counted here, so that
 -- a crash counts too. A delivery that is seen first takes a moment out of its hook's bucket: now, or
 -- one that it then waits for. Beyond the hook's budget of the hour it is held, and so is whatever
--- follows. One that stands behind another in its lane is not due.
+-- follows. One that stands behind another in its lane is not due, nor one that its own request may
+-- still be having judged.
 -- $1 lease length, $2 limit, $3 least available_at, $4 usual rate a minute, $5 usual budget an hour
--- (0 for no limit)
+-- (0 for no limit), $6 how long a request may take until the worker steps in
 WITH t AS MATERIALIZED (SELECT clock() AS moment),
 due AS MATERIALIZED (
     SELECT d.ctid AS place, d.id, d.endpoint_id, d.available_at, d.slotted
     FROM deliveries AS d
     WHERE d.state = 'queued' AND d.lease_token IS NULL
       AND d.available_at <= (SELECT moment FROM t) AND d.available_at >= $3
+      AND (d.admission IS NOT NULL OR d.replayed_from IS NOT NULL OR d.queued_at > d.received_at
+           OR d.received_at <= (SELECT moment FROM t) - $6::interval)
       AND (d.lane_key IS NULL OR NOT EXISTS (
           SELECT FROM deliveries AS ahead
           WHERE ahead.endpoint_id = d.endpoint_id AND ahead.lane_key = d.lane_key

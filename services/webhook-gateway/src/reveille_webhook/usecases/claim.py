@@ -17,6 +17,8 @@ from reveille_webhook.usecases.trace import Tracing
 
 _START = datetime(1, 1, 2, tzinfo=UTC)
 _LOOK_AT_ALL = 1.0
+# While its request may still be under way, a delivery that nobody judged is not the worker's.
+_GRACE = timedelta(seconds=2)
 _log = logs.get_logger(__name__)
 
 
@@ -50,9 +52,13 @@ class ClaimDeliveries:
         now = self._clock()
         if now - self._looked_at_all >= _LOOK_AT_ALL:
             self._since, self._looked_at_all = _START, now
-        async with self._database.transaction() as tx:
-            taken = await queue.claim(tx, self._lease, limit, self._since, self._rate, self._budget)
-        self._since = taken.newest or _START
+        taken = await self._claim(limit)
+        if taken.newest is None and self._since != _START:
+            # Something older may have become due meanwhile, behind what was ahead of it.
+            self._since = _START
+            taken = await self._claim(limit)
+        # What was not judged yet when it was passed over lies a little behind.
+        self._since = _START if taken.newest is None else taken.newest - _GRACE
         if taken.claims:
             crash_point(crash_points.AFTER_CLAIM)
         for endpoint_id, number in Counter(taken.held).items():
@@ -67,4 +73,6 @@ class ClaimDeliveries:
 
     async def _claim(self, limit: int) -> Taken:
         async with self._database.transaction() as tx:
-            return await queue.claim(tx, self._lease, limit, self._since, self._rate, self._budget)
+            return await queue.claim(
+                tx, self._lease, limit, self._since, self._rate, self._budget, _GRACE
+            )

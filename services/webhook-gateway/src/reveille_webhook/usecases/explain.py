@@ -15,6 +15,8 @@ from reveille_webhook.store import deliveries, endpoints
 from reveille_webhook.store.endpoints import ExplainedEndpoint
 
 _KEY = "webhook:"
+# So long a delivery may be due before anybody has to wonder, in seconds.
+_MOMENTS = 5.0
 _REJECTED = {
     "invalid_signature": "its signature matches no live secret of this hook",
     "missing_signature": "it carries no signature, and this hook demands one",
@@ -191,5 +193,7 @@ def _waiting(delivery: Delivery, now: datetime) -> tuple[str, str]:
             "waiting_for_lane",
             f"it is {judged} and follows what came before it in its lane ({delivery.lane_key})",
         )
+    if -wait < _MOMENTS:
+        return "queued", f"it is {judged}, and a worker takes it up within moments"
     late = span_of(-wait)
     return "due_late", f"it is {judged} and has been due for {late}: is a gateway's worker running?"

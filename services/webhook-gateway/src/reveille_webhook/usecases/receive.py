@@ -187,7 +187,7 @@ class Receive:
         known = await self._store(delivery, STORE_PATIENCE)
         if known.refused:
             return await self._refuse.copied(draft, verdict.state, known)
-        budget = min(self._budget, draft.provider.budget)
+        budget = min(self._budget, draft.provider.budget or self._budget)
         left = max(budget - (asyncio.get_running_loop().time() - started), _LEAST_WAIT)
         if known.is_copy:
             return await self._answer_copy(draft.provider, known, left)

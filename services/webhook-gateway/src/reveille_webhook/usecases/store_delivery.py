@@ -9,7 +9,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import datetime
 from uuid import UUID
 
 from reveille_runtime.batcher import Batcher
@@ -37,9 +37,8 @@ class _Sorted:
 class StoreDelivery:
     """Puts requests into rows; what it gave is durable."""
 
-    def __init__(self, database: Database, grace: timedelta) -> None:
+    def __init__(self, database: Database) -> None:
         self._database = database
-        self._grace = grace
         self._batcher: Batcher[NewDelivery, Known] = Batcher(
             "deliveries", self._store, max_in_flight=2, size=lambda each: len(each.body)
         )
@@ -70,7 +69,7 @@ class StoreDelivery:
             if not remaining and not copies:
                 break
             if remaining:
-                stored = await deliveries.insert(tx, remaining, self._grace)
+                stored = await deliveries.insert(tx, remaining)
                 if len(stored) < len(remaining):
                     lost = [each.id for each in remaining if each.id not in stored]
                     stored |= await deliveries.find_own(tx, lost)

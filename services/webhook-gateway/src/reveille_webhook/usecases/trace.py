@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from opentelemetry.trace import Span, SpanKind
+from opentelemetry.trace import INVALID_SPAN, Span, SpanKind
 
 from reveille_runtime import semconv
 from reveille_runtime.carrier import SpanSeed, extract, link, start_seeded
@@ -44,6 +44,8 @@ class Tracing:
         A trace that the sender claims to belong to is not ours to continue: it becomes a link.
         """
         seed: SpanSeed = self._telemetry.seed()
+        if not self._telemetry.enabled:
+            return INVALID_SPAN, seed.carrier()
         claimed = link({"traceparent": traceparent}, {semconv.LINK_KIND: "sender"})
         span = start_seeded(
             self._telemetry.tracer,

@@ -30,6 +30,11 @@ ALTER TABLE deliveries
     -- Its moment within the hook's rate is its own already.
     ADD COLUMN slotted boolean NOT NULL DEFAULT false,
     ADD COLUMN replayed_from uuid,
+    -- Whether it keeps its sender's id. A column of its own, so that a judgement, which gives a
+    -- delivery its run, changes nothing that an index looks at.
+    ADD COLUMN holds_key boolean NOT NULL GENERATED ALWAYS AS (
+        state IN ('queued', 'held', 'dispatched') OR (state = 'failed' AND run_id IS NOT NULL)
+    ) STORED,
     -- Why its signature failed, in codes.
     ADD COLUMN signature_notes text[] NOT NULL DEFAULT '{}',
     DROP CONSTRAINT deliveries_state_check,
@@ -42,20 +47,23 @@ ALTER TABLE deliveries
 
 -- A held delivery keeps its sender's id as well.
 CREATE UNIQUE INDEX deliveries_live_key ON deliveries (endpoint_id, dedupe_key)
-WHERE dedupe_key IS NOT NULL
-  AND (state IN ('queued', 'held', 'dispatched') OR (state = 'failed' AND run_id IS NOT NULL));
+WHERE dedupe_key IS NOT NULL AND holds_key;
 DROP INDEX deliveries_dedupe;
 
 -- Of signed content that may come once, one delivery lives.
 CREATE UNIQUE INDEX deliveries_live_content ON deliveries (content_key)
-WHERE content_once
-  AND (state IN ('queued', 'held', 'dispatched') OR (state = 'failed' AND run_id IS NOT NULL));
+WHERE content_once AND holds_key;
 CREATE INDEX deliveries_by_content ON deliveries USING hash (content_key)
 WHERE content_key IS NOT NULL;
 CREATE INDEX deliveries_by_key ON deliveries USING hash (dedupe_key)
 WHERE dedupe_key IS NOT NULL;
 CREATE INDEX deliveries_by_body ON deliveries USING hash (body_sha256);
 CREATE INDEX deliveries_held ON deliveries (endpoint_id, received_at, id) WHERE state = 'held';
+-- Runs' ids follow time, as deliveries do; a summary of pages is no index that an update would have
+-- to follow.
+DROP INDEX deliveries_by_run;
+CREATE INDEX deliveries_by_run ON deliveries USING brin (run_id)
+WITH (pages_per_range = 32, autosummarize = on);
 -- What stands before a delivery in its lane.
 CREATE INDEX deliveries_lane ON deliveries (endpoint_id, lane_key, received_at, id)
 WHERE lane_key IS NOT NULL AND state = 'queued';
