@@ -102,6 +102,16 @@ async def test_both_families_of_addresses_are_served(stage: Stage, address: str)
     assert answers == [404, 429]
 
 
+async def test_guessing_at_a_question_makes_debt(stage: Stage) -> None:
+    async with stage.gateway(credential_debt=2) as gateway:
+        hook = await gateway.hook("meta")
+        path = f"/hooks/{hook.token}?hub.mode=subscribe&hub.challenge=1&hub.verify_token=guess"
+
+        answers = [(await gateway.request("GET", path)).status for _ in range(3)]
+
+    assert answers == [403, 403, 429]
+
+
 async def test_an_idle_connection_is_closed(stage: Stage) -> None:
     async with stage.gateway(http_idle_timeout=1) as gateway, asyncio.timeout(20):
         reader, writer = await asyncio.open_connection("127.0.0.1", gateway.edge.port)

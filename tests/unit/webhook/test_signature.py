@@ -275,6 +275,16 @@ def test_what_a_hook_says_of_its_sender_is_checked(
     assert field in [name for name, _ in violations(provider, generic)]
 
 
+def test_what_a_hook_does_not_say_stays_as_usual() -> None:
+    row = PROVIDERS["generic_hmac"]
+    longer = told(row, Generic(algorithm="sha512"))
+    value = hmac.new(SECRET, BODY, "sha512").hexdigest().encode()
+
+    assert told(row, None) is told(row, Generic(event="build")) is row
+    request = Request([(b"x-signature", value)], BODY)
+    assert state_of(longer, [SECRET], request) is SignatureState.VALID
+
+
 def test_a_token_comes_in_the_header_that_the_hook_names() -> None:
     provider = told(PROVIDERS["generic_token"], Generic(header="X-Api-Key"))
     request = Request([(b"x-api-key", b"sesame")], b"")

@@ -53,9 +53,10 @@ def violations(provider: str, generic: Generic) -> list[tuple[str, str]]:
 
 def told(provider: Provider, generic: Generic | None) -> Provider:
     """Give the row as a hook wants it."""
-    if generic is None or not generic.header:
+    if generic is None or replace(generic, event="") == Generic():
         return provider
-    header = (Header(generic.header.lower()),)
+    usual = provider.schemes[0].sources
+    header = (Header(generic.header.lower()),) if generic.header else usual
     if provider.name == "generic_token":
         scheme = replace(provider.schemes[0], sources=header)
     else:

@@ -17,6 +17,7 @@ from opentelemetry import trace
 from reveille_runtime import logs, semconv
 from reveille_runtime.sqlstate import is_transient
 from reveille_webhook.domain.client_address import Networks, client_key
+from reveille_webhook.domain.delivery import Answer
 from reveille_webhook.domain.endpoint import OpenEndpoint
 from reveille_webhook.domain.inflate import CODINGS
 from reveille_webhook.domain.ratelimit import SlidingCounters
@@ -34,6 +35,7 @@ _PREFIX = b"/hooks/"
 _LONGEST_TOKEN = 256
 # Some senders ask before they send.
 _METHODS = frozenset({"POST", "GET", "HEAD", "OPTIONS"})
+_WRONG = frozenset({401, 403})
 _CODINGS = CODINGS | {"", "identity"}
 _log = logs.get_logger(__name__)
 
@@ -165,7 +167,10 @@ class Hooks:
         started = asyncio.get_running_loop().time()
         if request.method != "POST":
             asked = await self._receive.ask(endpoint, request)
-            return reply.ONLY_POST if asked is None else reply.answered(asked)
+            if asked is None:
+                return reply.ONLY_POST
+            self._charge(asked, address, now)
+            return reply.answered(asked)
         body = await _read(receive, request.headers, endpoint.max_body_bytes)
         if body is None:
             await self._receive.too_large(endpoint, request, carrier)
@@ -173,11 +178,15 @@ class Hooks:
         whole = replace(request, body=body)
         answer = await self._receive(endpoint, whole, carrier, started)
         self._tracing.stored(trace.get_current_span(), answer)
-        if answer.status == 401:
-            self._debt.add(address, now)
+        self._charge(answer, address, now)
         if answer.status == 413:
             return reply.too_large(endpoint.max_body_bytes)
         return reply.answered(answer)
+
+    def _charge(self, answer: Answer, address: str, now: float) -> None:
+        """Note a credential that was wrong."""
+        if answer.status in _WRONG:
+            self._debt.add(address, now)
 
     def _url(self, scope: Any) -> str:
         """Give the address as the sender used it, which some senders sign."""
