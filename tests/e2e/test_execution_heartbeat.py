@@ -48,8 +48,8 @@ MAY_RETRY = {
     points.SPAWN_AFTER_GO,
     points.CHECKOUT_AFTER_COMMIT,
 }
-# No trigger of a rule crosses these: what people do to agents and issues, and what heartbeat does by
-# itself. Dying there is tested in tests/integration/heartbeat.
+# No trigger of a rule crosses these: what people do to agents and issues, and what heartbeat does
+# by itself. Dying there is tested in tests/integration/heartbeat.
 OFF_THE_WAY = {
     points.ISSUE_STOPPED_AFTER_COMMIT,
     points.AGENT_STOPPED_AFTER_COMMIT,
