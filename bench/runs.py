@@ -37,13 +37,16 @@ from reveille_heartbeat.store.queries import Q as HEARTBEAT
 from reveille_runtime import logs
 from reveille_runtime.access import Role
 from reveille_runtime.client import Channels
+from reveille_runtime.errors import Unavailable
 from reveille_runtime.feed.log import Q as FEED
 from reveille_runtime.ids import new_id
 from reveille_runtime.queries import parse_queries
+from reveille_runtime.rpc_errors import as_domain_errors
 from reveille_runtime.telemetry import Telemetry
 from reveille_testkit.cluster import TestCluster
 from reveille_testkit.database import TestDatabase
 from reveille_testkit.rpc import Keyring
+from reveille_testkit.waiting import eventually
 
 RUNS_EACH = 6_000
 AGENTS = 40
@@ -82,16 +85,7 @@ class Caller:
 
     async def prepare(self) -> list[str]:
         """Make a workspace and its agents."""
-        await self._workspaces.PutWorkspace(
-            workspace_pb.PutWorkspaceRequest(
-                workspace_id=str(self.workspace_id),
-                issue_prefix="BEN",
-                default_responsible_user_id="bench",
-                revision=1,
-            ),
-            wait_for_ready=True,
-            timeout=60,
-        )
+        await eventually(self._put, "the service serves", timeout=60)
         member = self._keys.user("bench", {self.workspace_id: Role.MEMBER})
         agents: Any = AgentServiceStub(self._channel(member))
         made = [
@@ -106,6 +100,21 @@ class Caller:
             for number in range(AGENTS)
         ]
         return [each.agent.agent_id for each in made]
+
+    async def _put(self) -> bool:
+        """Tell of the workspace; False while the service is starting."""
+        request = workspace_pb.PutWorkspaceRequest(
+            workspace_id=str(self.workspace_id),
+            issue_prefix="BEN",
+            default_responsible_user_id="bench",
+            revision=1,
+        )
+        try:
+            with as_domain_errors():
+                await self._workspaces.PutWorkspace(request, wait_for_ready=True, timeout=60)
+        except Unavailable:
+            return False
+        return True
 
     def wishes(self, agents: list[str], prefix: str, count: int) -> list[Any]:
         """Make requests of a batch of wishes each."""
