@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 from uuid import UUID, uuid4
 
@@ -233,6 +234,10 @@ async def test_an_agents_name_and_settings_are_checked(idle: World) -> None:
         "adapter_config.issue_status",
         "adapter_config.sumary",
     }
+    for number in (math.nan, math.inf):
+        with pytest.raises(InvalidArgument) as unheld, as_domain_errors():
+            await idle.agent("z", "echo", {"summary": number})
+        assert {each.field for each in unheld.value.violations} == {"adapter_config"}
 
 
 async def test_an_agent_is_shown_without_its_secrets_and_with_its_state(stage: Stage) -> None:

@@ -18,6 +18,7 @@ from reveille.heartbeat.v1 import (
     hold_pb2,
     issue_pb2,
     project_pb2,
+    run_pb2,
     squad_pb2,
     wakeup_pb2,
 )
@@ -55,6 +56,10 @@ async def test_identifier_and_id_name_one_issue_in_every_call(desk: Desk) -> Non
         wakeup_pb2.WAKEUP_STATE_QUEUED,
         wakeup_pb2.WAKEUP_STATE_COALESCED,
     )
+    listed = run_pb2.ListRunsRequest(workspace_id=issue.workspace_id, issue_id="abc-1")
+    assert [each.issue_id for each in (await desk.world.runs.ListRuns(listed)).runs] == [
+        issue.issue_id
+    ]
     gone = await desk.wish(ann.agent_id, "ABC-99")
     assert gone.reason == reason_pb2.REASON_ISSUE_NOT_FOUND
     assert isinstance(await refused(desk.get("ABC-99")), NotFound)
@@ -239,6 +244,9 @@ async def test_a_run_writes_about_its_issue_and_what_is_below_while_it_lives(des
     for people in ({"responsible_user_id": "x"}, {"parent_issue_id": ""}):
         call = desk.update(mine.issue_id, by=agent, **people)
         assert isinstance(await refused(call), PermissionDenied)
+    # Nor does it put its parts on somebody else.
+    call = desk.create("part", by=agent, responsible_user_id="mallory")
+    assert isinstance(await refused(call), PermissionDenied)
 
     await desk.end(run_id)
     for call in (

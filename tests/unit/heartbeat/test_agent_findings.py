@@ -85,7 +85,10 @@ def test_the_first_thing_in_its_way_is_told(
     [
         ({}, "its timer is off."),
         ({"heartbeat": replace(EVERY_MINUTE, timer_enabled=False)}, "its timer is off."),
-        ({"heartbeat": replace(EVERY_MINUTE, timer_interval=timedelta(0))}, "its timer is off."),
+        (
+            {"heartbeat": replace(EVERY_MINUTE, timer_interval=timedelta(0))},
+            "its timer is on and has no interval, so that it never fires.",
+        ),
         (
             {"heartbeat": EVERY_MINUTE},
             "its timer wakes it every 1 min, next at 2026-11-29 22:01:00 UTC.",

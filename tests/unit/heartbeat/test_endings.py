@@ -28,6 +28,7 @@ from reveille_heartbeat.domain.outcome import (
 )
 from reveille_heartbeat.domain.reasons import Reason
 from reveille_heartbeat.domain.states import IssueState, RunState, WakeupState
+from reveille_heartbeat.domain.values import FailureClass
 
 ANSWER = Answer("fine", b'{"summary":"fine"}', IssueState.DONE)
 
@@ -94,7 +95,12 @@ def test_only_what_an_agent_brought_itself_is_a_late_result() -> None:
 
 def test_an_answer_that_cannot_be_used_fails_a_success_and_no_more() -> None:
     assert classify(End(EndKind.EXITED, 0), None, "bad").message == "bad"
-    assert classify(End(EndKind.EXITED, 2), None, "bad").message.endswith("status 2")
+    failed = classify(End(EndKind.EXITED, 2, "oh no"), None, "the result file is not UTF-8")
+    assert (failed.reason, failed.failure_class) == (Reason.ADAPTER_FAILED, FailureClass.OTHER)
+    # Whoever meant to say in it why it failed hears why nobody listened.
+    assert failed.message == (
+        "the process exited with status 2, and the result file is not UTF-8; its last words: oh no"
+    )
 
 
 def test_what_joined_a_refused_wake_is_cancelled_and_else_ends_as_it_did() -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 
 import pytest
 from tests.unit.heartbeat.made import NOW
@@ -11,6 +11,7 @@ from reveille_heartbeat.domain.followup import Ended, Retry, Settle, comment_aft
 from reveille_heartbeat.domain.reasons import Reason
 from reveille_heartbeat.domain.retries import (
     LADDER,
+    LONGEST_PAUSE,
     MAX_ATTEMPTS,
     QUOTA_PAUSE,
     Failure,
@@ -68,6 +69,10 @@ def test_the_providers_time_counts_when_it_is_later() -> None:
     quota = Reason.PROVIDER_QUOTA
     assert step_after(FailureClass.QUOTA, not_before=late) == at(7 * MINUTE, quota)
     assert step_after(FailureClass.QUOTA) == at(QUOTA_PAUSE, quota)
+    # An agent cannot have its wake, and all that join it, wait for ever.
+    never = datetime.max.replace(tzinfo=UTC)
+    assert step_after(FailureClass.TRANSIENT, not_before=never) == at(LONGEST_PAUSE)
+    assert step_after(FailureClass.QUOTA, not_before=never) == at(LONGEST_PAUSE, quota)
 
 
 def test_the_two_kinds_of_waiting_for_a_provider_share_one_ladder() -> None:

@@ -121,7 +121,7 @@ def classify(end: End, answer: Answer | None, problem: str = "") -> Outcome:
         case EndKind.EXITED:
             error = answer.error if answer is not None else None
             if error is not None or end.exit_code not in (0, None):
-                told = _told(error, end)
+                told = _told(error, end, problem)
                 return failed(
                     RunState.FAILED,
                     REASONS[told.failure_class],
@@ -161,11 +161,13 @@ def classify(end: End, answer: Answer | None, problem: str = "") -> Outcome:
             assert_never(end.kind)
 
 
-def _told(error: AgentError | None, end: End) -> AgentError:
+def _told(error: AgentError | None, end: End, problem: str) -> AgentError:
     """Put together what the agent said of its failure and what its exit status says."""
     by_status = EXIT_CLASSES.get(end.exit_code or 0, FailureClass.OTHER)
     if error is None:
         text = exit_text(end.exit_code or 0)
+        if problem:
+            text += f", and {problem}"
         if end.message:
             text += f"; its last words: {end.message}"
         return AgentError(by_status, text)

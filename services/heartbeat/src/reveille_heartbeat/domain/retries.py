@@ -18,6 +18,8 @@ MAX_ATTEMPTS = 12
 LADDER = (timedelta(minutes=2), timedelta(minutes=10), timedelta(minutes=30), timedelta(hours=2))
 SPREAD = 0.25
 QUOTA_PAUSE = timedelta(hours=1)
+# A quota may be one of a month; nothing waits for ever, whatever moment an agent names.
+LONGEST_PAUSE = timedelta(days=31)
 MAX_LOST = 1
 MAX_MISSING_COMMENT = 1
 _ON_THE_LADDER = (Reason.TRANSIENT_FAILURE, Reason.PROVIDER_QUOTA)
@@ -101,4 +103,6 @@ def _on_the_ladder(
     if failure.failure_class is FailureClass.QUOTA:
         reason = Reason.PROVIDER_QUOTA
         not_before = not_before or now + QUOTA_PAUSE
-    return Repeat(reason, due_at if not_before is None else max(due_at, not_before))
+    if not_before is not None:
+        due_at = max(due_at, min(not_before, now + LONGEST_PAUSE))
+    return Repeat(reason, due_at)

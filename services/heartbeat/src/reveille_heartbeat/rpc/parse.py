@@ -248,7 +248,12 @@ def assignment(
 
 def settings(found: Violations, field: str, value: Struct, maximum: int = 65_536) -> dict[str, Any]:
     """Parse an object, such as an adapter's settings."""
-    parsed: dict[str, Any] = MessageToDict(value)
+    try:
+        parsed: dict[str, Any] = MessageToDict(value)
+    except ValueError:
+        # The only thing that an object can hold and JSON cannot.
+        found.add(field, "contains a number that JSON cannot hold")
+        return {}
     if len(value.SerializeToString()) > maximum:
         found.add(field, f"is larger than {maximum} bytes")
     if _has_nul(parsed):

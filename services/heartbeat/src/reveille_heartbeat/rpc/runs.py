@@ -9,7 +9,7 @@ from typing import Any
 from reveille.heartbeat.v1 import run_pb2 as pb
 from reveille.heartbeat.v1.run_pb2_grpc import RunServiceServicer
 from reveille_heartbeat.domain.tail import Position
-from reveille_heartbeat.rpc import parse, show
+from reveille_heartbeat.rpc import parse, parse_issues, show
 from reveille_heartbeat.usecases.reading import Reader
 from reveille_heartbeat.usecases.runs.cancel_run import CancelRun
 from reveille_heartbeat.usecases.runs.retry_run import RetryRun
@@ -56,13 +56,13 @@ class RunServicer(RunServiceServicer):
         workspace_id = found.uuid("workspace_id", request.workspace_id)
         agent_id = found.optional_uuid("agent_id", request.agent_id)
         wakeup_id = found.optional_uuid("wakeup_id", request.wakeup_id)
-        issue_id = found.optional_uuid("issue_id", request.issue_id)
+        issue = parse_issues.optional_ref(found, "issue_id", request.issue_id)
         states = parse.states(found, "states", request.states, show.RUN_STATES)
         found.check()
-        query = ("ListRuns", workspace_id, agent_id, wakeup_id, issue_id, *sorted(states))
+        query = ("ListRuns", workspace_id, agent_id, wakeup_id, issue, *sorted(states))
         page = read_page(request.page_size, request.page_token, query)
         listed = await self._reader.runs(
-            current_actor(), workspace_id, agent_id, wakeup_id, issue_id, states, page
+            current_actor(), workspace_id, agent_id, wakeup_id, issue, states, page
         )
         costs = await self._reader.costs([each.run_id for each in listed.rows])
         return pb.ListRunsResponse(

@@ -100,13 +100,14 @@ class Reader:
         workspace_id: UUID,
         agent_id: UUID | None,
         wakeup_id: UUID | None,
-        issue_id: UUID | None,
+        issue: IssueRef | None,
         states: Sequence[RunState],
         page: Page,
     ) -> Listed[Run]:
         """List a workspace's runs, newest first. Raises NotFound for a stranger."""
         actor.require_member(workspace_id)
         async with self._db.session() as tx:
+            issue_id = None if issue is None else await id_of(tx, actor, issue, workspace_id)
             rows = await tx.fetch(
                 Q["list_runs"],
                 workspace_id,

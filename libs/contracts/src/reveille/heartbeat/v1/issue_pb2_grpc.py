@@ -147,7 +147,8 @@ class IssueServiceServicer:
     def CreateIssue(self, request, context):
         """Creates an issue and, when it has an agent, the wakeup of its assignment, in one transaction.
         With an occurrence key the same call again answers with what the key made. A run may create issues below its own.
-        Errors: INVALID_FIELD, NOT_FOUND, REQUEST_ID_REUSED, WRONG_STATE (the run has ended).
+        Errors: INVALID_FIELD, NOT_FOUND, REQUEST_ID_REUSED, WRONG_STATE (the run has ended), CALLER_NOT_ALLOWED (a run does not say
+        who answers).
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

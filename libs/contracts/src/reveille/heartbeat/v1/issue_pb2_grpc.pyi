@@ -39,7 +39,8 @@ class IssueServiceStub:
     CreateIssue: _grpc.UnaryUnaryMultiCallable[_issue_pb2.CreateIssueRequest, _issue_pb2.CreateIssueResponse]
     """Creates an issue and, when it has an agent, the wakeup of its assignment, in one transaction.
     With an occurrence key the same call again answers with what the key made. A run may create issues below its own.
-    Errors: INVALID_FIELD, NOT_FOUND, REQUEST_ID_REUSED, WRONG_STATE (the run has ended).
+    Errors: INVALID_FIELD, NOT_FOUND, REQUEST_ID_REUSED, WRONG_STATE (the run has ended), CALLER_NOT_ALLOWED (a run does not say
+    who answers).
     """
     GetIssue: _grpc.UnaryUnaryMultiCallable[_issue_pb2.GetIssueRequest, _issue_pb2.GetIssueResponse]
     """Reads an issue by its id, or by its workspace and identifier. Errors: NOT_FOUND."""
@@ -98,7 +99,8 @@ class IssueServiceAsyncStub(IssueServiceStub):
     CreateIssue: _aio.UnaryUnaryMultiCallable[_issue_pb2.CreateIssueRequest, _issue_pb2.CreateIssueResponse]  # type: ignore[assignment]
     """Creates an issue and, when it has an agent, the wakeup of its assignment, in one transaction.
     With an occurrence key the same call again answers with what the key made. A run may create issues below its own.
-    Errors: INVALID_FIELD, NOT_FOUND, REQUEST_ID_REUSED, WRONG_STATE (the run has ended).
+    Errors: INVALID_FIELD, NOT_FOUND, REQUEST_ID_REUSED, WRONG_STATE (the run has ended), CALLER_NOT_ALLOWED (a run does not say
+    who answers).
     """
     GetIssue: _aio.UnaryUnaryMultiCallable[_issue_pb2.GetIssueRequest, _issue_pb2.GetIssueResponse]  # type: ignore[assignment]
     """Reads an issue by its id, or by its workspace and identifier. Errors: NOT_FOUND."""
@@ -160,7 +162,8 @@ class IssueServiceServicer(metaclass=_abc_1.ABCMeta):
     ) -> _typing.Union[_issue_pb2.CreateIssueResponse, _abc.Awaitable[_issue_pb2.CreateIssueResponse]]:
         """Creates an issue and, when it has an agent, the wakeup of its assignment, in one transaction.
         With an occurrence key the same call again answers with what the key made. A run may create issues below its own.
-        Errors: INVALID_FIELD, NOT_FOUND, REQUEST_ID_REUSED, WRONG_STATE (the run has ended).
+        Errors: INVALID_FIELD, NOT_FOUND, REQUEST_ID_REUSED, WRONG_STATE (the run has ended), CALLER_NOT_ALLOWED (a run does not say
+        who answers).
         """
 
     @_abc_1.abstractmethod

@@ -426,7 +426,7 @@ class ListRunsRequest(_message.Message):
     page_token: _builtins.str
     """The next_page_token of the page before."""
     issue_id: _builtins.str
-    """Only of this issue; all when empty."""
+    """Only of this issue, by id or identifier; all when empty."""
     @_builtins.property
     def states(self) -> _containers.RepeatedScalarFieldContainer[Global___RunState.ValueType]:
         """Only in these states; all when empty."""

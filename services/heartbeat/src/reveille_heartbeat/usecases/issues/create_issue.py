@@ -35,7 +35,7 @@ from reveille_runtime import feed
 from reveille_runtime.access import Actor, CallerKind
 from reveille_runtime.crash import crash_point
 from reveille_runtime.db import Database, Tx, retrying_transaction
-from reveille_runtime.errors import InvalidArgument, NotFound
+from reveille_runtime.errors import InvalidArgument, NotFound, PermissionDenied
 from reveille_runtime.hints import Notifier
 from reveille_runtime.lockorder import Level, LockOrder
 from reveille_runtime.telemetry import Telemetry
@@ -193,6 +193,12 @@ class CreateIssue:
         if parent_id is not None:
             parent = await check_parent(tx, new.workspace_id, None, parent_id)
             author = await author_of(tx, new.actor, parent)
+            if author.run is not None and new.responsible_user_id:
+                raise PermissionDenied(
+                    "CALLER_NOT_ALLOWED",
+                    "a run may not name responsible_user_id",
+                    {"field": "responsible_user_id"},
+                )
             responsible = new.responsible_user_id or parent.responsible_user_id
             new = replace(new, responsible_user_id=responsible)
         wanted = {

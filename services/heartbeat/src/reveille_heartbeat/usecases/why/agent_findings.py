@@ -144,8 +144,10 @@ def _limits(standing: Standing) -> list[str]:
 def _timer(agent: Agent, now: datetime) -> str:
     """Tell when its timer wakes it next, by its own clock."""
     policy = agent.heartbeat
-    if not policy.timer_enabled or policy.timer_interval <= timedelta(0):
+    if not policy.timer_enabled:
         return "its timer is off"
+    if policy.timer_interval <= timedelta(0):
+        return "its timer is on and has no interval, so that it never fires"
     every = f"its timer wakes it every {_length(policy.timer_interval)}"
     if agent.state is not AgentState.ACTIVE:
         return f"{every} while it is active"
