@@ -80,6 +80,17 @@ def test_the_first_thing_in_its_way_is_told(
     assert finding.command.startswith("reveille agent")
 
 
+def test_what_lifts_the_days_limit_is_told() -> None:
+    runs, money = (
+        found(Today(runs=2), heartbeat=CAPPED),
+        found(Today(1, Decimal(500)), heartbeat=CAPPED),
+    )
+
+    change = f"reveille agents update {AGENT.agent_id}"
+    assert runs.command == f"{change} --max-daily-runs none"
+    assert money.command == f"{change} --max-daily-cost none"
+
+
 @pytest.mark.parametrize(
     ("changes", "words"),
     [

@@ -99,6 +99,19 @@ CASES: list[tuple[dict[str, Any], str, str, str]] = [
         "reveille issues move ABC-2 done",
     ),
     (
+        {"waiting": replace(GATE, blockers=BLOCKERS[1:])},
+        "blocked",
+        "waits for ABC-3 (cancelled)",
+        # What is cancelled cannot be done; the tie can be cut.
+        f"reveille issues unblock {ISSUE.issue_id} ABC-3",
+    ),
+    (
+        {"waiting": replace(GATE, blockers=(replace(BLOCKERS[0], status=IssueState.BACKLOG),))},
+        "blocked",
+        "waits for ABC-2 (backlog)",
+        "reveille issues move ABC-2 todo",
+    ),
+    (
         {"holder": OTHER},
         "waiting_lock",
         f"waits for attempt {OTHER}, which holds its issue",

@@ -14,7 +14,7 @@ from reveille_heartbeat.domain.gates import Waiting, refusal_of
 from reveille_heartbeat.domain.limits import RunLimits, Today, over_daily_cap
 from reveille_heartbeat.domain.obstacles import Blocker
 from reveille_heartbeat.domain.reasons import Reason
-from reveille_heartbeat.domain.states import AgentState, RunState
+from reveille_heartbeat.domain.states import AgentState, IssueState, RunState
 from reveille_heartbeat.domain.values import (
     Agent,
     Run,
@@ -122,7 +122,7 @@ def refused(around: Around) -> Wait | None:
     refusal = refusal_of(around.waiting)
     if refusal is None:
         return None
-    hold, blockers = around.waiting.hold, around.waiting.blockers
+    hold, blockers, issue = around.waiting.hold, around.waiting.blockers, around.waiting.issue
     words = f"will not begin: {refusal.message}"
     if refusal.reason is Reason.ISSUE_TREE_HELD and hold is not None:
         return Wait(
@@ -131,11 +131,11 @@ def refused(around: Around) -> Wait | None:
             f"reveille issues unhold {hold.root_identifier}",
             (str(hold.root_issue_id),),
         )
-    if refusal.reason is Reason.ISSUE_DEPENDENCIES_BLOCKED and blockers:
+    if refusal.reason is Reason.ISSUE_DEPENDENCIES_BLOCKED and blockers and issue is not None:
         return Wait(
             "blocked",
             f"will not begin: its issue waits for {names_of(blockers)}",
-            f"reveille issues move {blockers[0].identifier} done",
+            to_unblock(issue.issue_id, blockers[0]),
             tuple(str(each.issue_id) for each in blockers),
         )
     return Wait(refusal.reason.value, words)
@@ -235,6 +235,14 @@ def names_of(blockers: tuple[Blocker, ...]) -> str:
     """Name the issues that others wait for."""
     named = ", ".join(f"{each.identifier} ({each.status.value})" for each in blockers[:10])
     return named if len(blockers) <= 10 else f"{named} and {len(blockers) - 10} more"
+
+
+def to_unblock(issue_id: UUID, blocker: Blocker) -> str:
+    """Give the command that makes an issue wait for another no more, as far as its states go."""
+    if blocker.status is IssueState.CANCELLED:
+        return f"reveille issues unblock {issue_id} {blocker.identifier}"
+    target = IssueState.TODO if blocker.status is IssueState.BACKLOG else IssueState.DONE
+    return f"reveille issues move {blocker.identifier} {target.value}"
 
 
 def _before(around: Around) -> str:

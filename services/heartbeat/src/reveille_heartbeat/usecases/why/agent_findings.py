@@ -10,6 +10,7 @@ from reveille_heartbeat.domain.reasons import Reason
 from reveille_heartbeat.domain.states import AgentState
 from reveille_heartbeat.domain.targets import Squad, Target, broken_chain
 from reveille_heartbeat.domain.values import Agent
+from reveille_heartbeat.domain.waiting import more_for_today
 from reveille_runtime.explain import Finding
 
 
@@ -115,7 +116,12 @@ def _obstacle(standing: Standing) -> Obstacle:
         )
     over = over_daily_cap(agent.heartbeat, standing.today)
     if over is not None:
-        return Obstacle("daily_limit", f"its day is over: {over.message}", over.reason.value)
+        return Obstacle(
+            "daily_limit",
+            f"its day is over: {over.message}",
+            over.reason.value,
+            more_for_today(agent, over.reason),
+        )
     if agent.runtime_unusable_reason:
         return Obstacle(
             "waiting_runtime",

@@ -14,7 +14,7 @@ from reveille_heartbeat.domain.states import (
     WakeupState,
 )
 from reveille_heartbeat.domain.values import CommentStatus, Issue, Run, Wakeup
-from reveille_heartbeat.domain.waiting import more_for_today, names_of, why_it_waits
+from reveille_heartbeat.domain.waiting import more_for_today, names_of, to_unblock, why_it_waits
 from reveille_heartbeat.usecases.why.explaining import Scene
 from reveille_runtime.explain import Finding
 
@@ -107,7 +107,7 @@ def about_issue(issue: Issue, latest: Wakeup | None, scene: Scene) -> Finding:
         related = _ids(hold.root_issue_id if hold.root_issue_id != issue.issue_id else None)
     elif blockers:
         text += f"; it waits for {names_of(blockers)}"
-        command = f"reveille issues move {blockers[0].identifier} done"
+        command = to_unblock(issue.issue_id, blockers[0])
         related = tuple(str(each.issue_id) for each in blockers)
     elif issue.status is IssueState.IN_REVIEW:
         reviewer = issue.reviewer_agent_id or issue.reviewer_user_id or "somebody"
@@ -186,8 +186,9 @@ def _unhold(wakeup: Wakeup, scene: Scene) -> str:
 
 
 def _unblock(wakeup: Wakeup, scene: Scene) -> str:
-    blockers = () if wakeup.issue_id is None else scene.blockers.get(wakeup.issue_id, ())
-    return f"reveille issues move {blockers[0].identifier} done" if blockers else ""
+    if wakeup.issue_id is None or not scene.blockers.get(wakeup.issue_id):
+        return ""
+    return to_unblock(wakeup.issue_id, scene.blockers[wakeup.issue_id][0])
 
 
 def _by_hand(wakeup: Wakeup, scene: Scene) -> str:  # noqa: ARG001 (one of many)
