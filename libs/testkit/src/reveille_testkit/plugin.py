@@ -17,6 +17,10 @@ from reveille_testkit.database_fixtures import session_cluster
 
 pytest_plugins = ("reveille_testkit.database_fixtures",)
 
+# Creating a file costs a disk ten times what it costs memory, and a database is hundreds of files.
+_MEMORY = Path("/dev/shm")  # noqa: S108 (what is made in it has names of its own)
+_ENOUGH_MEMORY = 4 << 30
+_PYTEST_ROOT = "PYTEST_DEBUG_TEMPROOT"
 _FOLDER = "reveille_session_folder"
 _OWNER = "reveille_session_owner"
 _folder_key = pytest.StashKey[Path]()
@@ -32,13 +36,24 @@ def pytest_configure(config: pytest.Config) -> None:
             del os.environ[name]
     handed_down: dict[str, Any] | None = getattr(config, "workerinput", None)
     if handed_down is None:
-        folder, owner = Path(tempfile.mkdtemp(prefix="reveille-tests-")), os.getpid()
+        root = memory_root()
+        if root is not None:
+            # Read by pytest when it makes the first `tmp_path`.
+            os.environ.setdefault(_PYTEST_ROOT, str(root))
+        folder, owner = Path(tempfile.mkdtemp(prefix="reveille-tests-", dir=root)), os.getpid()
     else:
         folder, owner = Path(handed_down[_FOLDER]), int(handed_down[_OWNER])
     config.stash[_folder_key] = folder
     config.stash[_owner_key] = owner
     external = os.environ.get(ADMIN_URL_VARIABLE, "")
     config.stash[session_cluster] = SessionCluster(folder, owner, external)
+
+
+def memory_root() -> Path | None:
+    """Name the file system in memory, where there is one with room for a whole session."""
+    if not os.access(_MEMORY, os.W_OK) or shutil.disk_usage(_MEMORY).free < _ENOUGH_MEMORY:
+        return None
+    return _MEMORY
 
 
 @pytest.hookimpl(optionalhook=True)
