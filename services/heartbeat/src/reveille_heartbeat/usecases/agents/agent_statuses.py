@@ -71,7 +71,16 @@ class AgentStatuses:
         finally:
             self._looking = False
 
+    async def _at_rest(self, agent_ids: list[UUID]) -> list[UUID]:
+        """Leave out who works on, before any lock: they are looked at again when that ends."""
+        async with self._db.session() as tx:
+            rows = await tx.fetch(Q["occupied_per_agent"], agent_ids)
+        busy = {row["agent_id"] for row in rows}
+        return [agent_id for agent_id in agent_ids if agent_id not in busy]
+
     async def _tell(self, agent_ids: list[UUID]) -> None:
+        at_rest: list[UUID] = []
+
         async def tell(tx: Tx) -> int:
             # Under the lock that claims take: nobody begins a run while we look.
             await LockOrder().take(tx, Level.AGENT, Q["lock_agents"], agent_ids)
@@ -87,7 +96,9 @@ class AgentStatuses:
             return len(told)
 
         try:
-            if await retrying_transaction(self._db, tell, repeatable=True):
+            at_rest = await self._at_rest(agent_ids)
+            told = await retrying_transaction(self._db, tell, repeatable=True) if at_rest else 0
+            if told:
                 self._notifier.notify(channels.FEED)
         except Exception as error:
             if not is_transient(error):
