@@ -24,6 +24,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 from bench.support import ROOT, Report, free_port, process
 from tests.e2e.harness import RUN_ONLY, Client, Hook, World
 
+from reveille.heartbeat.v1 import agent_pb2
 from reveille_cli.stack.pginstall import wheel_binaries
 from reveille_cli.stack.record import read_record
 from reveille_runtime.queries import parse_queries
@@ -64,8 +65,14 @@ class Ingress:
 
     async def prepare(self) -> None:
         self.workspace = await self.world.create_workspace()
-        agent = await self.world.create_triage_agent(self.workspace)
-        self.rule = await self.world.create_autopilot(self.workspace, agent, RUN_ONLY)
+        # The first agent of a workspace waits until heartbeat knows it.
+        await self.world.create_triage_agent(self.workspace)
+        made = await self.world.client.agents.CreateAgent(
+            agent_pb2.CreateAgentRequest(
+                workspace_id=self.workspace, name="echo", adapter="echo", max_concurrent_runs=8
+            )
+        )
+        self.rule = await self.world.create_autopilot(self.workspace, made.agent.agent_id, RUN_ONLY)
         await self.world.database.execute("CREATE SCHEMA IF NOT EXISTS bench")
         await self.world.database.execute("SET search_path = bench")
         await self.world.database.execute(Q["create_plain"].sql)
@@ -284,6 +291,8 @@ async def rounds(ingress: Ingress, report: Report) -> None:
     capacity = sorted(figures["accepted 2 KB"])[RUNS // 2]
     overload = await ingress.overload(capacity)
     stack = ingress.world.stack
+    # What was taken while nothing was dispatched would be dispatched first.
+    await ingress.world.database.execute(Q["forget"].sql)
     await asyncio.to_thread(
         stack.restart, "webhook-gateway", {**FREE, "REVEILLE_WORKER_CAPACITY": "400"}
     )
