@@ -212,7 +212,9 @@ async def test_a_run_moves_its_own_issue_while_it_lives_and_nothing_else(
 
     await world.cancel("manual:1")
     await world.settled(mine.wakeup.wakeup_id)
-    assert isinstance(await refused(move(mine.issue.issue_id)), FailedPrecondition)
+    late = await refused(move(mine.issue.issue_id))
+    assert isinstance(late, FailedPrecondition)
+    assert late.message == f"run {run.run_id} has ended"
     await world.cancel("manual:2")
 
 

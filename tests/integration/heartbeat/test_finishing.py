@@ -23,6 +23,7 @@ from reveille_heartbeat.domain.usage import Usage
 from reveille_heartbeat.domain.values import FailureClass
 from reveille_heartbeat.usecases.runs.claim_runs import ClaimRuns
 from reveille_heartbeat.usecases.runs.finishing import Finisher
+from reveille_heartbeat.usecases.runs.held_run import HeldRun
 from reveille_heartbeat.usecases.runs.loaded import Loaded
 from reveille_runtime.lease import Lease
 
@@ -33,6 +34,9 @@ PASSING = Outcome(
     RunState.FAILED, Reason.TRANSIENT_FAILURE, "overloaded", failure_class=FailureClass.TRANSIENT
 )
 SILENT = Outcome(RunState.SUCCEEDED)
+OUT_OF_TURNS = Outcome(
+    RunState.FAILED, Reason.MAX_TURNS, "no turns", failure_class=FailureClass.MAX_TURNS
+)
 
 
 def lease_of(loaded: Loaded) -> Lease:
@@ -58,6 +62,7 @@ async def test_a_passing_failure_waits_for_its_time_with_the_issue_and_four_time
     for attempt, minutes in enumerate((2, 10, 30, 120), start=1):
         loaded = await claimed(claimers)
         assert loaded.run.attempt == attempt
+        await rows.execute("UPDATE issues SET checkout_run_id = $1", loaded.run.run_id)
         finished = await finisher.finish(lease_of(loaded), loaded, PASSING)
         assert finished.won
         attempts = await world.attempts(made.wakeup.wakeup_id)
@@ -76,8 +81,9 @@ async def test_a_passing_failure_waits_for_its_time_with_the_issue_and_four_time
         assert row is not None
         assert abs(row["pause"] - timedelta(minutes=minutes)) < timedelta(seconds=5)
         assert "run.retry_scheduled" in await history(rows, loaded.run.run_id)
-        held_by = await rows.fetchval("SELECT execution_run_id FROM issues")
-        assert str(held_by) == successor.run_id
+        held_by = await rows.fetchrow("SELECT execution_run_id, checkout_run_id FROM issues")
+        assert held_by is not None
+        assert [str(run_id) for run_id in held_by] == [successor.run_id] * 2
         # Nothing in memory: whoever sweeps finds it, when its time has come and not before.
         await service.tick("sweep")
         assert await claimers[0](1) == []
@@ -95,6 +101,7 @@ async def test_a_passing_failure_waits_for_its_time_with_the_issue_and_four_time
     )
     assert "run.retries_exhausted" in await history(rows, loaded.run.run_id)
     assert (await world.get_issue(made.issue.issue_id)).execution_run_id == ""
+    assert await rows.fetchval("SELECT checkout_run_id FROM issues") is None
     assert len(await world.attempts(made.wakeup.wakeup_id)) == 5
 
 
@@ -158,16 +165,34 @@ async def test_a_cancellation_after_the_end_leaves_it_and_one_before_it_keeps_th
     running = await claimed(claimers)
     await world.cancel("webhook:2")
     spent = (Usage("p", "m", 10, 2, 5, Decimal("1.5")), Usage("p", "n", 1))
-    late = await finisher.finish(lease_of(running), running, replace(WELL, usage=spent))
+    await finisher.settle(lease_of(running), running, replace(WELL, usage=spent))
+    # Reports are cumulative: a smaller one is an older one.
+    older = (Usage("p", "m", 9, 1, 4, Decimal(1)),)
+    late = await finisher.finish(lease_of(running), running, replace(WELL, usage=older))
     assert not late.won
     assert (await world.wakeup(second.wakeup_id)).state == wakeup_pb2.WAKEUP_STATE_CANCELLED
     run = await world.run(str(running.run.run_id))
     assert (run.state, run.occupied) == (run_pb2.RUN_STATE_CANCELLED, False)
     booked = await rows.fetch(
-        "SELECT model, input_tokens, cost_cents FROM cost_events WHERE run_id = $1 ORDER BY model",
+        "SELECT model, input_tokens, cached_input_tokens, output_tokens, cost_cents"
+        " FROM cost_events WHERE run_id = $1 ORDER BY model",
         running.run.run_id,
     )
-    assert [tuple(row) for row in booked] == [("m", 10, Decimal("1.5")), ("n", 1, None)]
+    assert [tuple(row) for row in booked] == [("m", 10, 2, 5, Decimal("1.5")), ("n", 1, 0, 0, None)]
+
+
+async def test_an_attempt_that_was_cancelled_before_it_began_checks_nothing_out(
+    idle: Idle, claimers: list[ClaimRuns], stage: Stage, rows: Rows
+) -> None:
+    _, world = idle
+    made = await world.issue(await world.agent(), "manual:1")
+    loaded = await claimed(claimers)
+    await rows.execute("UPDATE runs SET state = 'cancelled', finished_at = clock()")
+    held = HeldRun(await stage.database.open("heartbeat"), timedelta(seconds=30))
+    assert await held.check_out(lease_of(loaded), loaded) is False
+    issue = await world.get_issue(made.issue.issue_id)
+    assert issue.status == issue_pb2.ISSUE_STATUS_TODO
+    assert await rows.fetchval("SELECT checkout_run_id FROM issues") is None
 
 
 async def test_a_poisoned_end_is_left_out_of_its_batch(
@@ -225,6 +250,32 @@ async def test_a_comment_that_people_wait_for_is_asked_for_once_more(
     assert await rows.fetchval("SELECT bool_or(left_progress) FROM runs") is False
 
 
+@pytest.mark.parametrize("with_a_comment", [True, False])
+async def test_only_a_comment_that_waits_makes_up_for_one_that_is_missing(
+    idle: Idle,
+    claimers: list[ClaimRuns],
+    finisher: Finisher,
+    rows: Rows,
+    with_a_comment: bool,
+) -> None:
+    _, world = idle
+    made = await world.issue(await world.agent(), "manual:1")
+    await world.wake(await world.agent("other"), issue_id=made.issue.issue_id, reason="robot_wants")
+    if with_a_comment:
+        await rows.execute(
+            "UPDATE wakeup_requests SET comment_ids = ARRAY[gen_random_uuid()]"
+            " WHERE state = 'deferred'"
+        )
+    loaded = await claimed(claimers)
+    await finisher.finish(lease_of(loaded), loaded, SILENT)
+
+    assert await rows.fetchval(
+        "SELECT comment_status FROM runs WHERE run_id = $1", loaded.run.run_id
+    ) == ("satisfied" if with_a_comment else "retry_queued")
+    attempts = await world.attempts(made.wakeup.wakeup_id)
+    assert len(attempts) == (1 if with_a_comment else 2)
+
+
 @pytest.mark.parametrize("status", [IssueState.DONE, IssueState.IN_REVIEW, IssueState.BLOCKED])
 async def test_an_issue_that_was_moved_needs_no_other_word(
     idle: Idle,
@@ -255,12 +306,9 @@ async def test_turns_that_ran_out_are_continued_while_the_issue_is_the_runs_own(
     no_pause.max_turn_delay.FromTimedelta(timedelta(0))
     agent = await world.agent(heartbeat=no_pause)
     made = await world.issue(agent, "manual:1")
-    out_of_turns = Outcome(
-        RunState.FAILED, Reason.MAX_TURNS, "no turns", failure_class=FailureClass.MAX_TURNS
-    )
     loaded = await claimed(claimers)
     await rows.execute("UPDATE issues SET status = 'in_progress'")
-    await finisher.finish(lease_of(loaded), loaded, out_of_turns)
+    await finisher.finish(lease_of(loaded), loaded, OUT_OF_TURNS)
     (_, repeat) = await world.attempts(made.wakeup.wakeup_id)
     assert repeat.retry_reason == reason_pb2.REASON_MAX_TURNS
 
@@ -274,6 +322,23 @@ async def test_turns_that_ran_out_are_continued_while_the_issue_is_the_runs_own(
         reason_pb2.REASON_ISSUE_NOT_IN_PROGRESS,
     )
     assert (await world.get_issue(made.issue.issue_id)).execution_run_id == ""
+
+
+async def test_turns_that_ran_out_on_an_issue_that_another_run_holds_end_there(
+    idle: Idle, claimers: list[ClaimRuns], finisher: Finisher, rows: Rows
+) -> None:
+    _, world = idle
+    policy = agent_pb2.HeartbeatPolicy(max_turn_continuations=1)
+    made = await world.issue(await world.agent(heartbeat=policy), "manual:1")
+    loaded = await claimed(claimers)
+    await rows.execute(
+        "UPDATE issues SET status = 'in_progress', execution_run_id = gen_random_uuid()"
+    )
+    await finisher.finish(lease_of(loaded), loaded, OUT_OF_TURNS)
+
+    wakeup = await world.wakeup(made.wakeup.wakeup_id)
+    assert wakeup.state == wakeup_pb2.WAKEUP_STATE_FAILED
+    assert len(await world.attempts(made.wakeup.wakeup_id)) == 1
 
 
 async def test_an_agents_state_is_told_when_it_begins_and_when_it_rests(

@@ -90,6 +90,19 @@ async def test_a_cancelled_run_frees_its_issue_too(desk: Desk) -> None:
     assert await desk.states([waits]) == [QUEUED]
 
 
+async def test_a_run_that_has_ended_keeps_its_issue_until_its_follow_up(desk: Desk) -> None:
+    issue = await desk.issue()
+    await at_work(desk, issue)
+    await desk.one(desk.keyed("webhook:1", await desk.agent(), issue))
+    (waits,) = await waiting(desk, issue, "bob")
+    await desk.rows.execute(
+        "UPDATE runs SET state = 'cancelled', finished_at = clock() WHERE occupied"
+    )
+    await desk.cancel([Cancellation(desk.workspace_id, "webhook:1", "max")])
+
+    assert await desk.states([waits]) == [DEFERRED]
+
+
 async def test_who_cannot_use_the_turn_says_why_and_the_next_has_it(desk: Desk) -> None:
     issue = await desk.issue()
     holder, _ = await at_work(desk, issue)

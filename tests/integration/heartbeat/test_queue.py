@@ -20,6 +20,7 @@ from reveille_heartbeat.domain.outcome import Outcome
 from reveille_heartbeat.domain.states import RunState
 from reveille_heartbeat.domain.values import ProcessIdentity, Run
 from reveille_heartbeat.store.queries import Q
+from reveille_heartbeat.usecases.runs import run_events
 from reveille_heartbeat.usecases.runs.agent_signs import AgentSigns
 from reveille_heartbeat.usecases.runs.claim_runs import ClaimRuns
 from reveille_heartbeat.usecases.runs.finishing import Finisher
@@ -97,6 +98,12 @@ async def test_the_order_is_readiness_then_priority_then_age(
         (each,) = await claimers[0](1)
         order.append(str(each.run.wakeup_id))
     assert order == [begun, high, high_too, low, without, blocked]
+    # An agent's only slot is for the best of its runs, not for the oldest.
+    single = await world.agent("single")
+    await world.issue(single, "7", priority=issue_pb2.ISSUE_PRIORITY_LOW)
+    best = await world.issue(single, "8", priority=issue_pb2.ISSUE_PRIORITY_HIGH)
+    (last,) = await claimers[0](5)
+    assert str(last.run.wakeup_id) == best.wakeup.wakeup_id
 
 
 async def test_a_busy_agent_and_a_busy_issue_hide_nobody(
@@ -319,6 +326,34 @@ async def test_limits_hold_for_all_replicas_together(
         await claim_all(several, 8)
     taken = await rows.fetchval("SELECT count(*) FROM runs WHERE occupied")
     assert taken == both
+
+
+async def test_a_limit_over_all_workspaces_is_counted_by_one_claimer_at_a_time(
+    idle: tuple[Service, World], database: TestDatabase, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    _, world = idle
+    await world.wake(await world.agent(), "one")
+    other = World(world.client, world.folder)
+    await other.put(prefix="XYZ")
+    await other.wake(await other.agent(), "other")
+    first, second = [
+        await executors.claimer(database, number, RunLimits(everywhere=1)) for number in range(2)
+    ]
+    reached, go, write = asyncio.Event(), asyncio.Event(), run_events.write
+
+    async def pause_once(*arguments: Any) -> None:
+        if not reached.is_set():
+            reached.set()
+            await go.wait()
+        await write(*arguments)
+
+    monkeypatch.setattr(run_events, "write", pause_once)
+    claims = [asyncio.create_task(first(1))]
+    await reached.wait()
+    claims.append(asyncio.create_task(second(1)))
+    await asyncio.wait(claims[1:], timeout=0.5)
+    go.set()
+    assert [len(taken) for taken in await asyncio.gather(*claims)] == [1, 0]
 
 
 @pytest.mark.parametrize(

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import subprocess
 import sys
+from datetime import timedelta
 from pathlib import Path
 from typing import Any, TypeAlias
 from uuid import UUID, uuid4
@@ -17,12 +19,22 @@ from tests.integration.heartbeat.test_processes import linger, process_in
 
 from reveille.common.v1 import reason_pb2
 from reveille.heartbeat.v1 import run_pb2
-from reveille_heartbeat.adapters.process.identity import is_alive
+from reveille_heartbeat.adapters.process.identity import is_alive, this_executor
+from reveille_heartbeat.domain.values import LogStream, ProcessIdentity
+from reveille_heartbeat.store.queries import Q
 from reveille_heartbeat.usecases import pages
 from reveille_heartbeat.usecases.issues.stale_locks import ClearStaleLocks
-from reveille_heartbeat.usecases.runs.take_over import TakeOver
+from reveille_heartbeat.usecases.runs.agent_signs import AgentSigns
+from reveille_heartbeat.usecases.runs.enforce_deadlines import EnforceDeadlines
+from reveille_heartbeat.usecases.runs.log_store import LogChunk
+from reveille_heartbeat.usecases.runs.run_spans import RunSpans
+from reveille_heartbeat.usecases.runs.table_log import TableLog
+from reveille_heartbeat.usecases.runs.take_over import HandOver, TakeOver
 from reveille_heartbeat.workers import recovery
-from reveille_runtime.lease import Lease
+from reveille_runtime.hints import Notifier
+from reveille_runtime.ids import new_token
+from reveille_runtime.lease import ExpiryWitness, Lease, LeaseLost
+from reveille_runtime.telemetry import Telemetry
 from reveille_testkit.waiting import eventually
 
 Rows: TypeAlias = "asyncpg.Connection[asyncpg.Record]"
@@ -197,8 +209,9 @@ async def test_a_lock_counts_only_while_its_run_holds_something(
     assert await clear() == 0
 
 
+@pytest.mark.parametrize("lock", ["execution_run_id", "checkout_run_id"])
 async def test_a_lock_is_cleared_only_as_it_was_seen(
-    world: World, rows: Rows, stage: Stage, monkeypatch: pytest.MonkeyPatch
+    world: World, rows: Rows, stage: Stage, monkeypatch: pytest.MonkeyPatch, lock: str
 ) -> None:
     """Between the look and the write another run has taken the issue."""
     agent = await world.agent("other")
@@ -209,17 +222,87 @@ async def test_a_lock_is_cleared_only_as_it_was_seen(
 
     async def look_and_lose(*arguments: Any) -> Any:
         async for page in look(*arguments):
-            await rows.execute("UPDATE issues SET execution_run_id = $1", newer)
+            await rows.execute(f"UPDATE issues SET {lock} = $1", newer)
             yield page
 
     monkeypatch.setattr("reveille_heartbeat.usecases.issues.stale_locks.pages", look_and_lose)
     assert await clear() == 0
-    assert await rows.fetchval("SELECT execution_run_id FROM issues") == newer
+    assert await rows.fetchval(f"SELECT {lock} FROM issues") == newer
     monkeypatch.undo()
     # Live: it holds the issue, or waits for its next attempt.
     run_id = await rows.fetchval("SELECT run_id FROM runs WHERE issue_id = $1", issue_id)
     await rows.execute("UPDATE issues SET execution_run_id = NULL, checkout_run_id = $1", run_id)
     assert await clear() == 0
+    await rows.execute("UPDATE runs SET state = 'scheduled_retry', scheduled_retry_at = clock()")
+    assert await clear() == 0
+
+
+async def test_a_run_is_taken_over_once_and_only_as_it_was_seen(
+    world: World, rows: Rows, stage: Stage
+) -> None:
+    """A renewal after the look keeps it; of several one gets it, and the fence moves."""
+    await lost_runs(world, rows, 1)
+    database = await stage.database.open("heartbeat")
+    take = TakeOver(database, this_executor("elsewhere"), timedelta(seconds=30), new_token)
+    (seen,) = await take.expired()
+
+    await rows.execute("UPDATE runs SET lease_expires_at = clock() + interval '30 s'")
+    assert await take.take(seen, only_expired=True, why="expired") is None
+    took = await asyncio.gather(
+        *(take.take(seen, only_expired=False, why="gone") for _ in range(3))
+    )
+    (run,) = (each for each in took if each is not None)
+    assert run.lease_token != seen.token
+    # Who has lost it neither renews it nor gives it away, nor says another word.
+    signs = AgentSigns(database)
+    await signs.heard(seen, 0)
+    with pytest.raises(LeaseLost):
+        await signs.process(seen, ProcessIdentity(1, 1))
+    await signs.close()
+    output = LogChunk(seen, LogStream.STDOUT, 0, b"late")
+    assert await TableLog(database).append([output]) == [False]
+    assert await rows.fetchval("SELECT count(*) FROM run_log_chunks") == 0
+    assert await rows.fetchval("SELECT last_output_at FROM runs") is None
+    async with database.session() as tx:
+        assert await tx.fetch(Q["renew_leases"], [seen.id], [seen.token], timedelta(1)) == []
+    await HandOver(database, Notifier(database, enabled=False))(seen)
+    now = await rows.fetchrow("SELECT lease_token, executor_id, lease_expires_at FROM runs")
+    assert now is not None
+    assert tuple(now) == (run.lease_token, run.executor_id, run.lease_expires_at)
+
+
+@pytest.mark.parametrize(
+    "meanwhile",
+    [
+        "UPDATE runs SET idle_deadline_at = clock() + interval '1 min'",
+        "UPDATE runs SET lease_expires_at = clock() - interval '1 s'",
+    ],
+    ids=["it was heard of", "nobody can tell any more"],
+)
+async def test_a_silence_is_judged_once_more_under_the_lock(
+    world: World, rows: Rows, stage: Stage, monkeypatch: pytest.MonkeyPatch, meanwhile: str
+) -> None:
+    await lost_runs(world, rows, 1)
+    await rows.execute(
+        "UPDATE runs SET lease_expires_at = clock() + interval '1 min',"
+        " idle_deadline_at = clock() - interval '1 s'"
+    )
+    database = await stage.database.open("heartbeat")
+    notifier, spans = Notifier(database, enabled=False), RunSpans(Telemetry.off())
+    enforce, look = EnforceDeadlines(database, notifier, spans, ExpiryWitness(0)), pages.pages
+    before = await rows.fetchrow("SELECT lease_expires_at, idle_deadline_at FROM runs")
+    assert before is not None
+
+    async def look_and_hear(*arguments: Any) -> Any:
+        async for page in look(*arguments):
+            await rows.execute(meanwhile)
+            yield page
+
+    monkeypatch.setattr("reveille_heartbeat.usecases.runs.enforce_deadlines.pages", look_and_hear)
+    assert await enforce(renewals_ok=True) == 0
+    monkeypatch.undo()
+    await rows.execute("UPDATE runs SET lease_expires_at = $1, idle_deadline_at = $2", *before)
+    assert await enforce(renewals_ok=True) == 1
 
 
 async def test_what_is_left_of_a_run_that_is_over_is_ended(

@@ -176,7 +176,13 @@ async def test_attempts_go_first_and_occurrences_stay_as_long_as_the_run_that_ma
     assert (again.wakeup_id, again.existed) == (made["keyed"], True)
 
     service.move_clock(310 * DAY)
+    # What ended of late keeps its key, however old the wake that came with it.
+    ends = "UPDATE issues SET ended_at = ended_at {} interval '300 days' WHERE ended_at IS NOT NULL"
+    await rows.execute(ends.format("+"))
     result = await forget(service)
+    assert await known(rows, made) == {"closed", "left"}
+    await rows.execute(ends.format("-"))
+    await forget(service)
     # What somebody may still end keeps its key.
     assert await known(rows, made) == {"left"}
     assert await counts(rows, "occurrences", "cost_events") == {"occurrences": 1, "cost_events": 0}
@@ -195,6 +201,16 @@ async def test_what_is_not_settled_stays_however_old(
     (run,) = await world.attempts(woken.wakeup_id)
     assert run.state == run_pb2.RUN_STATE_QUEUED
     assert await counts(rows, "wakeup_payloads") == {"wakeup_payloads": 1}
+
+    # An attempt goes neither before its follow-up nor while the end of its wakeup is young.
+    await rows.execute("UPDATE runs SET state = 'cancelled', finished_at = clock()")
+    settle = "UPDATE wakeup_requests SET state = 'cancelled', finished_at = clock() + $1"
+    for settled, followed_up, left in ((0, False, 1), (1000, True, 1), (0, True, 0)):
+        await rows.execute(settle, timedelta(days=settled))
+        if followed_up:
+            await rows.execute("UPDATE runs SET follow_up_done_at = clock()")
+        await forget(service)
+        assert await counts(rows, "runs") == {"runs": left}
 
 
 async def partitions(rows: asyncpg.Connection[asyncpg.Record]) -> list[str]:

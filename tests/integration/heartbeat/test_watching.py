@@ -426,6 +426,28 @@ async def test_a_reader_that_is_too_slow_is_cut_off_alone_and_comes_back_where_i
         await runs.channel.close()
 
 
+async def test_nothing_more_is_read_for_one_who_takes_nothing(watching: Watching) -> None:
+    """Until its patience is over, which this clock never says."""
+    async with valve(watching.rig.server.address) as between:
+        runs = ThroughValve(between.address, watching.token)
+        lagging = asyncio.create_task(follow(runs, watching.run_id, Followed()))
+        await watching.watched_by(1)
+        between.open.clear()
+        for _ in range(300):
+            await watching.say(bytes(64 << 10))
+            before = len(watching.read.asked)
+            while await watching.watch.step() == 0:
+                pass
+            if len(watching.read.asked) == before:
+                break
+        else:
+            pytest.fail("it is buffered without a bound")
+        between.open.set()
+        lagging.cancel()
+        await asyncio.gather(lagging, return_exceptions=True)
+        await runs.channel.close()
+
+
 async def test_a_reader_that_takes_nothing_at_all_does_not_keep_its_call(
     watching: Watching,
 ) -> None:

@@ -168,8 +168,8 @@ class Gated(Enqueuing):
         return await super().unknown(tx, wishes, carriers, late)
 
 
-async def somebody_waits(desk: Desk) -> None:
-    """Wait until a transaction waits for another one."""
+async def somebody_waits(desk: Desk, count: int = 1) -> None:
+    """Wait until a transaction, or so many, waits for another one."""
     admin = await desk.database.admin()
     await eventually(
         lambda: admin.fetchval(
@@ -177,7 +177,7 @@ async def somebody_waits(desk: Desk) -> None:
             " WHERE NOT l.granted AND a.datname = current_database()"
         ),
         "a transaction waits",
-        until=bool,
+        until=lambda waiting: waiting >= count,
     )
 
 
@@ -215,3 +215,16 @@ async def test_an_enqueue_that_meets_a_cancellation_under_way_leaves_its_row(des
     assert await desk.runs() == 1
     again = await desk.one(desk.keyed("webhook:1", agent))
     assert (again.wakeup_id, again.existed) == (keyed.wakeup_id, True)
+
+
+async def test_of_two_late_wishes_at_once_the_cancelled_key_names_one(desk: Desk) -> None:
+    agent = await desk.agent()
+    await desk.cancel([Cancellation(desk.workspace_id, "webhook:1", "max")])
+    async with desk.db.transaction() as tx:
+        await tx.fetch(Q["lock_occurrence"], desk.workspace_id, "webhook:1")
+        late = [asyncio.create_task(desk.one(desk.keyed("webhook:1", agent))) for _ in range(2)]
+        await somebody_waits(desk, 2)
+
+    first, second = await asyncio.gather(*late)
+    assert first.wakeup_id == second.wakeup_id
+    assert {first.existed, second.existed} == {True, False}

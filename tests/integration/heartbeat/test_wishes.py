@@ -144,6 +144,9 @@ async def test_another_callers_key_is_its_own_and_counts_once(idle: World) -> No
     ids = {each.wakeup_id for (each,) in answers}
     assert len(ids) == 1
     assert elsewhere.wakeup_id not in ids
+    for caller, made in (("scheduler", *ids), ("webhook-gateway", elsewhere.wakeup_id)):
+        (again,) = await send_as(idle, caller, wish)
+        assert (again.wakeup_id, again.existed) == (made, True)
 
 
 async def test_wishes_without_a_key_join_the_one_that_waits_and_end_with_it(

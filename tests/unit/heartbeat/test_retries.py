@@ -195,6 +195,12 @@ def test_nothing_follows_an_attempt_that_has_not_ended(state: RunState) -> None:
             Settle(WakeupState.COMPLETED),
             CommentStatus.RETRY_EXHAUSTED,
         ),
+        (
+            after(shutdown=MAX_ATTEMPTS - 1),
+            False,
+            Settle(WakeupState.COMPLETED),
+            CommentStatus.RETRY_EXHAUSTED,
+        ),
         (FIRST, True, Settle(WakeupState.COMPLETED), None),
     ],
 )
