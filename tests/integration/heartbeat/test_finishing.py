@@ -181,6 +181,21 @@ async def test_a_cancellation_after_the_end_leaves_it_and_one_before_it_keeps_th
     assert [tuple(row) for row in booked] == [("m", 10, 2, 5, Decimal("1.5")), ("n", 1, 0, 0, None)]
 
 
+async def test_a_cancellation_between_a_failure_and_its_follow_up_allows_no_repeat(
+    idle: Idle, claimers: list[ClaimRuns], finisher: Finisher
+) -> None:
+    _, world = idle
+    result = await world.wake(await world.agent(), "webhook:1")
+    loaded = await claimed(claimers)
+    await finisher.settle(lease_of(loaded), loaded, PASSING)
+    await world.cancel("webhook:1")
+    await finisher.follow_up(lease_of(loaded), loaded)
+
+    assert (await world.wakeup(result.wakeup_id)).state == wakeup_pb2.WAKEUP_STATE_CANCELLED
+    (run,) = await world.attempts(result.wakeup_id)
+    assert run.state == run_pb2.RUN_STATE_FAILED
+
+
 async def test_an_attempt_that_was_cancelled_before_it_began_checks_nothing_out(
     idle: Idle, claimers: list[ClaimRuns], stage: Stage, rows: Rows
 ) -> None:

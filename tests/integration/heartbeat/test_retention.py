@@ -203,12 +203,18 @@ async def test_what_is_not_settled_stays_however_old(
     assert await counts(rows, "wakeup_payloads") == {"wakeup_payloads": 1}
 
     # An attempt goes neither before its follow-up nor while the end of its wakeup is young.
-    await rows.execute("UPDATE runs SET state = 'cancelled', finished_at = clock()")
+    await rows.execute(
+        "UPDATE runs SET state = 'cancelled', finished_at = clock(), occupied = true,"
+        " lease_token = gen_random_uuid(), lease_expires_at = clock() + interval '3000 days'"
+    )
     settle = "UPDATE wakeup_requests SET state = 'cancelled', finished_at = clock() + $1"
     for settled, followed_up, left in ((0, False, 1), (1000, True, 1), (0, True, 0)):
         await rows.execute(settle, timedelta(days=settled))
         if followed_up:
-            await rows.execute("UPDATE runs SET follow_up_done_at = clock()")
+            await rows.execute(
+                "UPDATE runs SET occupied = false, lease_token = NULL, lease_expires_at = NULL,"
+                " follow_up_done_at = clock()"
+            )
         await forget(service)
         assert await counts(rows, "runs") == {"runs": left}
 

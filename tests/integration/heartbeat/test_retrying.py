@@ -146,7 +146,10 @@ async def test_a_gate_ends_the_repeat_and_says_why(desk: tuple[Service, World], 
     first, waiting = await failed_and_waiting(world, rows, made.wakeup.wakeup_id)
     behind = await world.wake(await world.agent("other"), issue_id=made.issue.issue_id)
     assert behind.state == wakeup_pb2.WAKEUP_STATE_DEFERRED
-    await rows.execute("UPDATE issues SET assignee_agent_id = NULL")
+    await rows.execute(
+        "UPDATE issues SET assignee_agent_id = NULL, execution_run_id = $1, checkout_run_id = $1",
+        UUID(waiting),
+    )
 
     answer = await retry(world, first)
 
@@ -161,6 +164,9 @@ async def test_a_gate_ends_the_repeat_and_says_why(desk: tuple[Service, World], 
     )
     assert (await world.wakeup(made.wakeup.wakeup_id)).state == wakeup_pb2.WAKEUP_STATE_CANCELLED
     assert (await world.wakeup(behind.wakeup_id)).state == wakeup_pb2.WAKEUP_STATE_QUEUED
+    held_by = await rows.fetchrow("SELECT execution_run_id, checkout_run_id FROM issues")
+    assert held_by is not None
+    assert tuple(held_by) == (None, None)
 
 
 async def test_what_has_failed_for_good_is_asked_for_once_more(
