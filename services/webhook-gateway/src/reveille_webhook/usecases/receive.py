@@ -72,7 +72,7 @@ class Receive:
         provider = told(PROVIDERS[endpoint.provider], endpoint.options.generic)
         secrets = tuple(each.value for each in endpoint.secrets)
         asked = _asked(provider, request, secrets)
-        if (answer := await self.handshake(endpoint, provider, asked, unsigned=True)) is not None:
+        if (answer := await self._handshake(endpoint, provider, asked, unsigned=True)) is not None:
             return answer
         draft = Draft(endpoint, provider, request, carrier)
         verdict = self._verify(endpoint, provider, request)
@@ -88,7 +88,7 @@ class Receive:
         if parsed.problem:
             return await self._unparsable(replace(draft, request=whole), verdict, parsed.problem)
         asked = replace(asked, document=parsed.document, secrets=_first(secrets, verdict.matched))
-        if (answer := await self.handshake(endpoint, provider, asked, unsigned=False)) is not None:
+        if (answer := await self._handshake(endpoint, provider, asked, unsigned=False)) is not None:
             return answer
         draft = replace(
             draft,
@@ -103,7 +103,7 @@ class Receive:
         )
         return await self._take(draft, verdict, started)
 
-    async def handshake(
+    async def _handshake(
         self, endpoint: OpenEndpoint, provider: Provider, asked: Asked, *, unsigned: bool
     ) -> Answer | None:
         """Answer a question of the sender; None when it is none."""
@@ -130,7 +130,7 @@ class Receive:
         provider = told(PROVIDERS[endpoint.provider], endpoint.options.generic)
         secrets = tuple(each.value for each in endpoint.secrets)
         asked = _asked(provider, request, secrets)
-        return await self.handshake(endpoint, provider, asked, unsigned=True)
+        return await self._handshake(endpoint, provider, asked, unsigned=True)
 
     async def _answered(
         self,
