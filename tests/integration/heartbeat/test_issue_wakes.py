@@ -212,6 +212,30 @@ async def test_what_was_blocked_goes_on_once_when_all_of_it_is_done(desk: Desk) 
     assert (await desk.reasons(waits.issue_id))[2:] == [told, told]
 
 
+async def test_what_was_asked_while_an_issue_was_kept_is_not_lost(desk: Desk) -> None:
+    ann, bob = await desk.agents("ann", "bob")
+    issue = await desk.create(assignee_agent_id=ann.agent_id, reviewer_agent_id=bob.agent_id)
+    run_id = await desk.begin(issue.issue_id)
+    request = approval_pb2.RequestApprovalRequest(title="May I?")
+    asked = (await desk.run(run_id).RequestApproval(request)).approval
+    await desk.end(run_id)
+    blocker = await desk.create("first")
+    await desk.me.AddRelation(
+        issue_pb2.AddRelationRequest(issue_id=issue.issue_id, blocker_issue_id=blocker.issue_id)
+    )
+    # A judge waits for the way to be free; an answer goes to the agent that asked.
+    await desk.update(issue.issue_id, status=REVIEW)
+    await resolve(desk, asked.approval_id, approval_pb2.APPROVAL_STATUS_APPROVED)
+    await desk.update(blocker.issue_id, status=DONE)
+    review = "execution_review_requested"
+    assert (await desk.wakes(issue.issue_id))[1:] == [
+        Wake(bob.agent_id, review, "skipped", "issue_dependencies_blocked"),
+        Wake(ann.agent_id, "approval_approved", "queued"),
+        Wake(ann.agent_id, "issue_blockers_resolved", "coalesced", "coalesced"),
+        Wake(bob.agent_id, review, "deferred", "issue_busy"),
+    ]
+
+
 async def test_two_blockers_done_at_once_wake_their_dependent_once(
     desk: Desk, database: TestDatabase
 ) -> None:

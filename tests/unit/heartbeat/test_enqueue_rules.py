@@ -20,6 +20,7 @@ from reveille_heartbeat.domain.enqueue import (
     verified_comment,
 )
 from reveille_heartbeat.domain.obstacles import Blocker, HoldMode, HoldOver
+from reveille_heartbeat.domain.placing import PlaceKind, Surroundings, place
 from reveille_heartbeat.domain.reasons import Reason
 from reveille_heartbeat.domain.states import AgentState, IssueState
 from reveille_heartbeat.domain.targets import Target
@@ -33,6 +34,7 @@ from reveille_heartbeat.domain.values import (
     Wish,
     WorkspaceStatus,
 )
+from reveille_heartbeat.domain.wakes import APPROVAL
 
 ABOUT_ISSUE = wish(issue_id=ISSUE.issue_id)
 ON_ISSUE = replace(FACTS, issue=ISSUE)
@@ -271,6 +273,20 @@ def test_what_passes_is_told_why_it_was_woken_nevertheless() -> None:
     assert told["unresolved_blocker_count"] == 1
     assert told["unresolved_blockers"][0]["identifier"] == "ABC-8"
     assert notes(ABOUT_ISSUE, facts) == {}
+
+
+def test_a_decision_reaches_the_agent_that_asked_through_holds_and_blockers() -> None:
+    facts = replace(ON_ISSUE, hold=HELD, blockers=(BLOCKER,))
+    said = replace(ABOUT_ISSUE, wake_reason="approval_approved")
+    decided = replace(said, context={APPROVAL: {"status": "approved"}})
+
+    assert judge(decided, facts) is None
+    assert place(decided, facts, Surroundings((), issue_has_run=False)).kind is PlaceKind.QUEUE
+    assert notes(decided, facts).keys() >= {"tree_hold_interaction", "unresolved_blockers"}
+    # Only heartbeat tells of decisions: naming one is not enough.
+    refusal = judge(said, facts)
+    assert refusal is not None
+    assert refusal.reason is Reason.ISSUE_TREE_HELD
 
 
 def test_a_verified_comment_keeps_its_right_where_it_joined_another_wake() -> None:

@@ -15,11 +15,12 @@ from reveille_heartbeat.domain.reasons import Reason
 from reveille_heartbeat.domain.states import AgentState, IssueState
 from reveille_heartbeat.domain.targets import Target
 from reveille_heartbeat.domain.values import WakeupSource
-from reveille_heartbeat.domain.wakes import COMMENT_REASON
+from reveille_heartbeat.domain.wakes import APPROVAL, COMMENT_REASON
 
 OTHER = UUID(int=50)
 ASSIGNED = replace(WAKEUP, wake_reason="issue_assigned", source=WakeupSource.ASSIGNMENT)
 ANSWERS = replace(ASSIGNED, context={COMMENT_REASON: "issue_commented"})
+DECIDED = replace(WAKEUP, wake_reason="approval_approved", context={APPROVAL: {}})
 WAITING = Waiting(RUN.run_id, None, "", AGENT.agent_id, Target(AGENT), ASSIGNED, ISSUE)
 PAUSED = Target(replace(AGENT, state=AgentState.PAUSED))
 HELD = HoldOver(UUID(int=30), HoldMode.PAUSE, "an audit", UUID(int=31), "ABC-7")
@@ -43,6 +44,9 @@ REVIEW = replace(WAKEUP, wake_reason="execution_review_requested")
         ({"hold": HELD, "wakeup": ANSWERS}, None),
         ({"blockers": BLOCKERS}, Reason.ISSUE_DEPENDENCIES_BLOCKED),
         ({"blockers": BLOCKERS, "wakeup": ANSWERS}, None),
+        # The answer to its own question passes what keeps the work, and no end of it.
+        ({"hold": HELD, "blockers": BLOCKERS, "wakeup": DECIDED}, None),
+        ({"issue": DONE, "wakeup": DECIDED}, Reason.ISSUE_CLOSED),
         ({"issue": DONE}, Reason.ISSUE_CLOSED),
         ({"issue": DONE, "wakeup": ANSWERS}, None),
         # Naming comments is not enough: they were checked when the wish was judged.

@@ -16,6 +16,8 @@ from reveille_heartbeat.domain.issue_changes import (
     may_be_woken,
     void_after,
     wakes_after,
+    wakes_when_free,
+    wakes_when_whole,
 )
 from reveille_heartbeat.domain.issue_edits import IssueChange, differing
 from reveille_heartbeat.domain.obstacles import HoldMode, HoldOver
@@ -186,6 +188,33 @@ def test_work_goes_on_by_itself_where_an_agent_has_it(
     changes: dict[str, Any], expected: bool
 ) -> None:
     assert may_be_woken(replace(OURS, **changes)) is expected
+
+
+@pytest.mark.parametrize(
+    ("changes", "woken"),
+    [
+        ({}, [MINE]),
+        # Whoever judges it was not to be asked while it was kept.
+        ({"status": S.IN_REVIEW}, [MINE, REVIEWER]),
+        ({"status": S.IN_REVIEW, "assignee_agent_id": None}, [REVIEWER]),
+        ({"status": S.IN_REVIEW, "reviewer_agent_id": None}, [MINE]),
+        ({"status": S.IN_REVIEW, "deleted_at": NOW}, []),
+        ({"status": S.DONE}, []),
+    ],
+)
+def test_what_comes_free_goes_on_with_its_agent_or_its_judge(
+    changes: dict[str, Any], woken: list[UUID]
+) -> None:
+    issue = replace(OURS, **({"reviewer_agent_id": REVIEWER} | changes))
+    wakes = wakes_when_free(issue, W.ISSUE_BLOCKERS_RESOLVED)
+
+    assert [each.agent_id for each in wakes] == woken
+    asked = {each.reason for each in wakes if each.agent_id == REVIEWER}
+    assert asked <= {W.EXECUTION_REVIEW_REQUESTED}
+    # Parts that have ended are news for its agent alone.
+    assert [each.agent_id for each in wakes_when_whole(issue)] == [
+        each for each in woken if each == MINE
+    ]
 
 
 def test_an_ended_issue_is_opened_by_being_to_do() -> None:

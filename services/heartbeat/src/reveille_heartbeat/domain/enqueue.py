@@ -27,7 +27,7 @@ from reveille_heartbeat.domain.values import (
     Workspace,
     WorkspaceStatus,
 )
-from reveille_heartbeat.domain.wakes import COMMENT_REASON, COMMENTED
+from reveille_heartbeat.domain.wakes import APPROVAL, COMMENT_REASON, COMMENTED
 
 
 @dataclass(frozen=True, slots=True)
@@ -167,8 +167,8 @@ def issue_open(wish: Wish, facts: Facts) -> Refusal | None:
 
 
 def issue_not_held(wish: Wish, facts: Facts) -> Refusal | None:
-    """Nobody holds the issue's tree, or somebody has just spoken on the issue itself."""
-    if facts.hold is None or verified_comment(wish, facts):
+    """Nobody holds the issue's tree, or its agent is told something on the issue itself."""
+    if facts.hold is None or tells(wish, facts):
         return None
     why = f": {facts.hold.reason}" if facts.hold.reason else ""
     return Refusal(
@@ -263,6 +263,14 @@ def verified_comment(wish: Wish, facts: Facts) -> bool:
     return any(comment.author == wish.requester for comment in facts.comments)
 
 
+def tells(wish: Wish, facts: Facts) -> bool:
+    """Tell whether the wish says something to its agent, and so may pass holds and blockers.
+
+    That is a comment, or the decision that the agent asked for: only heartbeat writes that there.
+    """
+    return APPROVAL in wish.context or verified_comment(wish, facts)
+
+
 def from_a_person(wish: Wish, facts: Facts) -> bool:
     """Tell whether a person has just said or asked something, and waits for it."""
     by_hand = wish.source is WakeupSource.ON_DEMAND and wish.requester.kind is RequesterKind.USER
@@ -272,9 +280,10 @@ def from_a_person(wish: Wish, facts: Facts) -> bool:
 def notes(wish: Wish, facts: Facts) -> Mapping[str, Any]:
     """Give what the agent should know of why it was woken nevertheless."""
     found: dict[str, Any] = {}
-    if not verified_comment(wish, facts):
+    if not tells(wish, facts):
         return found
-    found[COMMENT_REASON] = wish.context.get(COMMENT_REASON, wish.wake_reason)
+    if verified_comment(wish, facts):
+        found[COMMENT_REASON] = wish.context.get(COMMENT_REASON, wish.wake_reason)
     if facts.hold is not None:
         found["tree_hold_interaction"] = True
         found["tree_hold"] = {

@@ -15,7 +15,7 @@ from reveille_heartbeat.domain.reasons import Reason
 from reveille_heartbeat.domain.states import ISSUE_TERMINAL, IssueState
 from reveille_heartbeat.domain.targets import Target, no_work
 from reveille_heartbeat.domain.values import Issue, Refusal, Wakeup, WakeupSource
-from reveille_heartbeat.domain.wakes import COMMENT_REASON, FOR_THE_ASSIGNEE, WakeReason
+from reveille_heartbeat.domain.wakes import APPROVAL, COMMENT_REASON, FOR_THE_ASSIGNEE, WakeReason
 
 # A refusal for the state of its agent, or by a person's hold, is a cancellation; all others say
 # that there was nothing to do.
@@ -42,6 +42,11 @@ class Waiting:
         """Whether somebody said something and waits for an answer; checked when it was enqueued."""
         return COMMENT_REASON in self.wakeup.context
 
+    @property
+    def tells(self) -> bool:
+        """Whether it answers somebody, or brings its agent a decision that it asked for."""
+        return self.answers or APPROVAL in self.wakeup.context
+
 
 Gate = Callable[[Waiting], Refusal | None]
 
@@ -59,8 +64,8 @@ def issue_there(run: Waiting) -> Refusal | None:
 
 
 def not_held(run: Waiting) -> Refusal | None:
-    """No hold is over its issue, unless it answers somebody."""
-    if run.hold is None or run.answers:
+    """No hold is over its issue, unless its agent is told something."""
+    if run.hold is None or run.tells:
         return None
     return Refusal(
         Reason.ISSUE_TREE_HELD, f"issue {run.hold.root_identifier} and all below it is held"
@@ -68,8 +73,8 @@ def not_held(run: Waiting) -> Refusal | None:
 
 
 def not_blocked(run: Waiting) -> Refusal | None:
-    """No other issue blocks its issue, unless it answers somebody."""
-    if not run.blockers or run.answers:
+    """No other issue blocks its issue, unless its agent is told something."""
+    if not run.blockers or run.tells:
         return None
     names = ", ".join(blocker.identifier for blocker in run.blockers)
     return Refusal(Reason.ISSUE_DEPENDENCIES_BLOCKED, f"it waits for {names}")

@@ -74,10 +74,36 @@ def may_be_woken(issue: Issue) -> bool:
     )
 
 
+def wakes_when_whole(issue: Issue) -> list[IssueWake]:
+    """Say who is woken about an issue all of whose parts have ended."""
+    return _to_its_agent(issue, WakeReason.ISSUE_CHILDREN_COMPLETED)
+
+
+def wakes_when_free(issue: Issue, reason: WakeReason) -> list[IssueWake]:
+    """Say who is woken about an issue that nothing keeps any more.
+
+    Its agent goes on; whoever judges it was perhaps asked while it was kept, and is asked again.
+    """
+    wakes = _to_its_agent(issue, reason)
+    if (
+        issue.reviewer_agent_id is not None
+        and issue.status is IssueState.IN_REVIEW
+        and issue.deleted_at is None
+    ):
+        wakes.append(_automatic(issue.reviewer_agent_id, WakeReason.EXECUTION_REVIEW_REQUESTED))
+    return wakes
+
+
 def _review_is_new(before: Issue, after: Issue) -> bool:
     return after.status is IssueState.IN_REVIEW and (
         before.status is not after.status or before.reviewer_agent_id != after.reviewer_agent_id
     )
+
+
+def _to_its_agent(issue: Issue, reason: WakeReason) -> list[IssueWake]:
+    if issue.assignee_agent_id is None or not may_be_woken(issue):
+        return []
+    return [_automatic(issue.assignee_agent_id, reason)]
 
 
 def _automatic(agent_id: UUID, reason: WakeReason) -> IssueWake:

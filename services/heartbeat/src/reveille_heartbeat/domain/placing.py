@@ -8,7 +8,7 @@ from enum import StrEnum
 from typing import Any
 from uuid import UUID
 
-from reveille_heartbeat.domain.enqueue import Facts, from_a_person, verified_comment
+from reveille_heartbeat.domain.enqueue import Facts, from_a_person, tells
 from reveille_heartbeat.domain.limits import (
     BRINGS_NOTHING_NEW,
     cooling_until,
@@ -83,8 +83,8 @@ Gate = Callable[[Wish, Facts], Refusal | None]
 
 
 def dependencies_done(wish: Wish, facts: Facts) -> Refusal | None:
-    """All that the issue waits for is done, or somebody has just spoken on the issue itself."""
-    if not facts.blockers or verified_comment(wish, facts):
+    """All that the issue waits for is done, or its agent is told something on the issue itself."""
+    if not facts.blockers or tells(wish, facts):
         return None
     names = ", ".join(each.identifier for each in facts.blockers[:10])
     return Refusal(Reason.ISSUE_DEPENDENCIES_BLOCKED, f"it waits for {names}")

@@ -28,6 +28,8 @@ _W = WakeReason
 COMMENTED = frozenset(
     {_W.ISSUE_COMMENTED, _W.ISSUE_COMMENT_MENTIONED, _W.ISSUE_REOPENED_VIA_COMMENT}
 )
+# A decision that the agent itself has asked for.
+DECIDED = frozenset({_W.APPROVAL_APPROVED, _W.APPROVAL_REJECTED, _W.APPROVAL_REVISION_REQUESTED})
 # Meant for whoever the issue belongs to, and for nobody else.
 FOR_THE_ASSIGNEE = frozenset(
     {
@@ -46,3 +48,6 @@ NEEDS_COMMENT = frozenset(
 # In the context of a wake that answers comments of its issue, and so may pass holds and blockers:
 # by which reason. A comment's wake that joins another one leaves it there.
 COMMENT_REASON = "comment_reason"
+# In the context of a wake that brings its agent a decision, also where that joined another one:
+# the answer to its own question, which may pass holds and blockers, too.
+APPROVAL = "approval"

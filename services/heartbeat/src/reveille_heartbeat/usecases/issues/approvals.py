@@ -8,7 +8,7 @@ from uuid import UUID
 from reveille_heartbeat.domain.discussion import DECISION_WAKES, Approval
 from reveille_heartbeat.domain.states import APPROVAL_TRANSITIONS, ApprovalStatus
 from reveille_heartbeat.domain.values import Issue, Origin, Payload, WakeupSource, Wish
-from reveille_heartbeat.domain.wakes import WakeReason
+from reveille_heartbeat.domain.wakes import APPROVAL, WakeReason
 from reveille_heartbeat.store.issue_rows import to_approval
 from reveille_heartbeat.store.queries import Q
 from reveille_heartbeat.usecases import channels, events
@@ -213,7 +213,7 @@ class Approvals:
             requester=author.requester,
             task_key=task_key,
             context={
-                "approval": {
+                APPROVAL: {
                     "approval_id": str(approval.approval_id),
                     "title": approval.title,
                     "status": approval.status.value,

@@ -6,12 +6,18 @@ All of it happens in the transaction of the change, under the locks of `moving.l
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from uuid import UUID
 
 import asyncpg
 
-from reveille_heartbeat.domain.issue_changes import may_be_woken, void_after, wakes_after
+from reveille_heartbeat.domain.issue_changes import (
+    IssueWake,
+    void_after,
+    wakes_after,
+    wakes_when_free,
+    wakes_when_whole,
+)
 from reveille_heartbeat.domain.states import ISSUE_TERMINAL
 from reveille_heartbeat.domain.values import Issue, Wish
 from reveille_heartbeat.domain.wakes import COMMENT_REASON, WakeReason
@@ -51,9 +57,7 @@ class Consequences:
         for before, after in changes:
             await self._end_void(tx, before, after, ended)
             wishes += [
-                wish_about(
-                    after, each.agent_id, each.reason, author, self._new_id, source=each.source
-                )
+                self._wish(after, each, by=author)
                 for each in wakes_after(before, after, by_agent=author.agent_id)
             ]
         over = [
@@ -75,8 +79,13 @@ class Consequences:
         """
         await place_runs(tx, issue_ids)
         waiting = await open_blockers(tx, issue_ids)
-        freed = await self._ready(tx, [each for each in issue_ids if each not in waiting])
-        wishes = [self._to_assignee(each, WakeReason.ISSUE_BLOCKERS_RESOLVED) for each in freed]
+        freed = [each for each in issue_ids if each not in waiting]
+        reason = WakeReason.ISSUE_BLOCKERS_RESOLVED
+        wishes = [
+            self._wish(issue, wake)
+            for issue in await self._issues(tx, freed)
+            for wake in wakes_when_free(issue, reason)
+        ]
         if gone_ids:
             wishes += await self._completed_parents(tx, gone_ids)
         return await self.wake(tx, wishes)
@@ -88,7 +97,9 @@ class Consequences:
         free = [each for each in issue_ids if each not in waiting and each not in held]
         reason = WakeReason.ISSUE_TREE_RESTORED
         wishes = [
-            self._to_assignee(each, reason, by=author) for each in await self._ready(tx, free)
+            self._wish(issue, wake, by=author)
+            for issue in await self._issues(tx, free)
+            for wake in wakes_when_free(issue, reason)
         ]
         return await self.wake(tx, wishes)
 
@@ -118,32 +129,37 @@ class Consequences:
     async def _unblocked(self, tx: Tx, dependents: Collection[UUID]) -> list[Wish]:
         """One wake per issue all of whose blockers are done, however often that is found."""
         rows = await tx.fetch(Q["resolved_blockers"], sorted(dependents))
-        return await self._level(tx, rows, WakeReason.ISSUE_BLOCKERS_RESOLVED)
+        reason = WakeReason.ISSUE_BLOCKERS_RESOLVED
+        return await self._level(tx, rows, lambda issue: wakes_when_free(issue, reason))
 
     async def _completed_parents(self, tx: Tx, children: Collection[UUID]) -> list[Wish]:
         """One wake per parent all of whose parts have ended."""
         rows = await tx.fetch(Q["completed_parents"], sorted(children))
-        return await self._level(tx, rows, WakeReason.ISSUE_CHILDREN_COMPLETED)
+        return await self._level(tx, rows, wakes_when_whole)
 
     async def _level(
-        self, tx: Tx, rows: Iterable[asyncpg.Record], reason: WakeReason
+        self,
+        tx: Tx,
+        rows: Iterable[asyncpg.Record],
+        wakes_of: Callable[[Issue], Iterable[IssueWake]],
     ) -> list[Wish]:
         facts = {row["issue_id"]: row["facts"] for row in rows}
         return [
-            self._to_assignee(each, reason, _level_key(reason, each.issue_id, facts[each.issue_id]))
-            for each in await self._ready(tx, facts)
+            self._wish(issue, wake, _level_key(wake.reason, issue.issue_id, facts[issue.issue_id]))
+            for issue in await self._issues(tx, facts)
+            for wake in wakes_of(issue)
         ]
 
-    async def _ready(self, tx: Tx, issue_ids: Collection[UUID]) -> list[Issue]:
+    async def _issues(self, tx: Tx, issue_ids: Collection[UUID]) -> list[Issue]:
         rows = await tx.fetch(Q["find_issues"], sorted(issue_ids)) if issue_ids else []
-        return [issue for issue in map(to_issue, rows) if may_be_woken(issue)]
+        return [to_issue(row) for row in rows]
 
-    def _to_assignee(
-        self, issue: Issue, reason: WakeReason, key: str | None = None, by: Author = HEARTBEAT
+    def _wish(
+        self, issue: Issue, wake: IssueWake, key: str | None = None, by: Author = HEARTBEAT
     ) -> Wish:
-        if issue.assignee_agent_id is None:
-            raise AssertionError("nobody can be woken for an issue that is no agent's")
-        return wish_about(issue, issue.assignee_agent_id, reason, by, self._new_id, key=key)
+        return wish_about(
+            issue, wake.agent_id, wake.reason, by, self._new_id, source=wake.source, key=key
+        )
 
 
 def _level_key(reason: WakeReason, issue_id: UUID, facts: Sequence[str]) -> str:

@@ -26,12 +26,13 @@ class Decider:
 
     def decide(self, wish: Wish, facts: Facts, around: Surroundings, carrier: Carrier) -> Decided:
         """Judge a wish; every answer becomes a row."""
-        if wish.comment_ids:
+        told = notes(wish, facts)
+        if wish.comment_ids or told:
             wish = replace(
                 wish,
                 # Comments of other issues are not for this agent to read.
                 comment_ids=tuple(each.comment_id for each in facts.comments),
-                context={**wish.context, **notes(wish, facts)},
+                context={**wish.context, **told},
             )
         refusal = judge(wish, facts)
         if refusal is not None:
