@@ -54,6 +54,9 @@ def target(**changes: Any) -> Target:
     return replace(TARGET, agent=replace(AGENT, **changes))
 
 
+PRIVATE = target(invocation_rule=InvocationRule.PRIVATE)
+
+
 def comment_wake(requester: Requester = MAX, **more: Any) -> Wish:
     given: dict[str, Any] = {"comment_ids": (BY_MAX.comment_id,), "requester": requester}
     return wish(issue_id=ISSUE.issue_id, wake_reason="issue_commented", **(given | more))
@@ -81,6 +84,19 @@ def comment_wake(requester: Requester = MAX, **more: Any) -> Wish:
             replace(ON_ISSUE, target=target(heartbeat=LOOKS), has_work=False),
         ),
         (comment_wake(), replace(ON_ISSUE, hold=HELD, comments=(BY_MAX,))),
+        # Heartbeat's own wishes, and what gives an agent its own, ask nobody's leave.
+        (
+            replace(ABOUT_ISSUE, wake_reason="issue_blockers_resolved", requester=SYSTEM),
+            replace(ON_ISSUE, target=PRIVATE),
+        ),
+        (
+            replace(ABOUT_ISSUE, wake_reason="issue_tree_restored", requester=MAX),
+            replace(ON_ISSUE, target=PRIVATE),
+        ),
+        (
+            replace(ABOUT_ISSUE, context={APPROVAL: {}}, requester=MAX),
+            replace(ON_ISSUE, target=PRIVATE),
+        ),
         (comment_wake(SYSTEM), replace(ON_ISSUE, hold=HELD, comments=(BY_ANN,))),
         (
             comment_wake(ANN),
@@ -123,6 +139,17 @@ REFUSED: list[tuple[Wish, Facts, Reason]] = [
     (
         wish(source=WakeupSource.ON_DEMAND, requester=MAX),
         replace(FACTS, target=target(invocation_rule=InvocationRule.PRIVATE)),
+        Reason.INVOCATION_NOT_ALLOWED,
+    ),
+    # However a person wakes it: by a comment, or by moving its issue.
+    (
+        comment_wake(),
+        replace(ON_ISSUE, target=PRIVATE, comments=(BY_MAX,)),
+        Reason.INVOCATION_NOT_ALLOWED,
+    ),
+    (
+        replace(ABOUT_ISSUE, wake_reason="execution_changes_requested", requester=MAX),
+        replace(ON_ISSUE, target=PRIVATE),
         Reason.INVOCATION_NOT_ALLOWED,
     ),
     (TIMER, FACTS, Reason.TIMER_DISABLED),

@@ -27,7 +27,7 @@ from reveille_heartbeat.domain.values import (
     Workspace,
     WorkspaceStatus,
 )
-from reveille_heartbeat.domain.wakes import APPROVAL, COMMENT_REASON, COMMENTED
+from reveille_heartbeat.domain.wakes import APPROVAL, COMMENT_REASON, COMMENTED, WakeReason
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,17 +97,29 @@ def agent_takes_work(wish: Wish, facts: Facts) -> Refusal | None:  # noqa: ARG00
 
 
 def requester_may_invoke(wish: Wish, facts: Facts) -> Refusal | None:
-    """A person who wakes an agent by hand is one of those who may; members only come this far."""
+    """A person who wakes an agent, however, is one of those who may; members only come this far.
+
+    Two wakes give an agent only what is its own, whoever occasions them: the decision that it asked
+    for, and the work that a hold kept from it. Both are heartbeat's to make, and no caller's.
+    """
     agent = facts.target.agent
     if (
         agent is None
-        or wish.source is not WakeupSource.ON_DEMAND
+        or APPROVAL in wish.context
+        or _gives_back(wish)
         or wish.requester.kind is not RequesterKind.USER
         or may_invoke(agent, wish.requester.id, is_member=True)
     ):
         return None
     return Refusal(
         Reason.INVOCATION_NOT_ALLOWED, f"{wish.requester.id} may not wake {facts.target.words}"
+    )
+
+
+def _gives_back(wish: Wish) -> bool:
+    return (
+        wish.source is WakeupSource.AUTOMATION
+        and wish.wake_reason == WakeReason.ISSUE_TREE_RESTORED
     )
 
 
