@@ -188,7 +188,7 @@ ORDER BY wakeup_id DESC
 LIMIT $2;
 
 -- name: unsettled_wakeups_of_issue
--- What a cancelled issue takes with it. $1 issue
+-- What is under way on an issue, and what it takes with it when it is cancelled. $1 issue
 SELECT wakeup_id FROM wakeup_requests
 WHERE issue_id = $1 AND finished_at IS NULL AND state <> 'coalesced';
 

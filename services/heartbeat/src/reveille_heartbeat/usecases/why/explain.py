@@ -91,8 +91,11 @@ class Explain:
         wakeups = await tx.fetch(Q["wakeups_of_issue"], issue_id, _NEWEST)
         runs = await tx.fetch(Q["runs_of_issue"], issue_id, _NEWEST)
         told, scene = await self._told(tx, wakeups, runs, [issue_id])
-        latest = to_wakeup(wakeups[0]) if wakeups else None
-        return [findings.about_issue(to_issue(rows[0]), latest, scene), *told]
+        open_wakes = await tx.fetch(Q["unsettled_wakeups_of_issue"], issue_id)
+        about = findings.about_issue(
+            to_issue(rows[0]), list(map(to_wakeup, wakeups)), scene, under_way=bool(open_wakes)
+        )
+        return [about, *told]
 
     async def _agent(self, tx: Tx, actor: Actor, agent_id: UUID) -> list[Finding]:
         targets = await read_targets(tx, [agent_id])

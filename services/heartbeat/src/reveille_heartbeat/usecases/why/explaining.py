@@ -55,9 +55,6 @@ async def read_scene(
     agents = {each.agent_id for each in wakeups} | {each.agent_id for each in runs}
     named = [*issue_ids, *(each.issue_id for each in wakeups), *(each.issue_id for each in runs)]
     issues = {each for each in named if each is not None}
-    if agents:
-        rows = await tx.fetch(Q["find_agents"], sorted(agents))
-        scene.agents = {row["agent_id"]: to_agent(row) for row in rows}
     if issues:
         wanted = sorted(issues)
         found = await tx.fetch(Q["find_issues"], wanted)
@@ -66,6 +63,12 @@ async def read_scene(
         scene.blockers = await open_blockers(tx, wanted)
         held = await tx.fetch(Q["holders_of_issues"], wanted)
         scene.holders = {row["issue_id"]: row["run_id"] for row in held}
+        agents |= {
+            each.reviewer_agent_id for each in scene.issues.values() if each.reviewer_agent_id
+        }
+    if agents:
+        rows = await tx.fetch(Q["find_agents"], sorted(agents))
+        scene.agents = {row["agent_id"]: to_agent(row) for row in rows}
     for run in runs:
         if run.state in _WAITS:
             scene.waits[run.run_id] = await _around(tx, setting, scene, run)

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
+from uuid import UUID
 
 from reveille_heartbeat.domain.reasons import Reason
 from reveille_heartbeat.domain.states import (
@@ -15,6 +16,7 @@ from reveille_heartbeat.domain.states import (
 )
 from reveille_heartbeat.domain.values import CommentStatus, Issue, Run, Wakeup
 from reveille_heartbeat.domain.waiting import more_for_today, names_of, to_unblock, why_it_waits
+from reveille_heartbeat.domain.wakes import WakeReason
 from reveille_heartbeat.usecases.why.explaining import Scene
 from reveille_runtime.explain import Finding
 
@@ -27,7 +29,7 @@ def about_wakeup(wakeup: Wakeup, scene: Scene) -> Finding:
         WakeupState.QUEUED: "waits in the queue",
         WakeupState.DEFERRED: f"waits for {behind}",
         WakeupState.CLAIMED: f"is being worked on, attempt {wakeup.attempts}",
-        WakeupState.COALESCED: f"joined wakeup {wakeup.joined_wakeup_id}",
+        WakeupState.COALESCED: f"joined wakeup {wakeup.joined_wakeup_id}, which is about the same",
         WakeupState.SKIPPED: "was refused by a rule and never ran",
         WakeupState.COMPLETED: "is done",
         WakeupState.FAILED: "failed",
@@ -42,7 +44,8 @@ def about_wakeup(wakeup: Wakeup, scene: Scene) -> Finding:
         subject_id=str(wakeup.wakeup_id),
         state=wakeup.state.value,
         reason=wakeup.reason,
-        text=_sentence(text, wakeup.message),
+        # What it waits for or joined is said already.
+        text=_sentence(text, "" if wakeup.state in _SAID else wakeup.message),
         rows=(("heartbeat.wakeup_requests", str(wakeup.wakeup_id)),),
         command=_for_wakeup(wakeup, scene, holder),
         related=_ids(
@@ -89,8 +92,13 @@ def about_run(run: Run, scene: Scene, *, complained: bool = False) -> Finding:
     )
 
 
-def about_issue(issue: Issue, latest: Wakeup | None, scene: Scene) -> Finding:
-    """Tell where an issue stands, who holds it and what keeps it; `latest` is its newest wakeup."""
+def about_issue(
+    issue: Issue, wakeups: Sequence[Wakeup], scene: Scene, *, under_way: bool
+) -> Finding:
+    """Tell where an issue stands, who holds it and what keeps it, or that nothing waits for it.
+
+    `wakeups` are its newest ones, newest first; `under_way`: one of all of them is not settled.
+    """
     text = f"Issue {issue.identifier} “{issue.title}” is {issue.status.value.replace('_', ' ')}"
     command = f"reveille issues get {issue.issue_id}"
     related: tuple[str, ...] = ()
@@ -110,11 +118,11 @@ def about_issue(issue: Issue, latest: Wakeup | None, scene: Scene) -> Finding:
         command = to_unblock(issue.issue_id, blockers[0])
         related = tuple(str(each.issue_id) for each in blockers)
     elif issue.status is IssueState.IN_REVIEW:
-        reviewer = issue.reviewer_agent_id or issue.reviewer_user_id or "somebody"
-        text += f"; {reviewer} is to judge it"
-    elif _left_open(issue, latest, holder):
-        text += "; its agent ended without closing it, and nothing is under way to do so"
-        command = f"reveille issues move {issue.issue_id} done"
+        judge, ask = _judge(issue, wakeups, scene)
+        text, command = f"{text}; {judge}", ask or command
+    elif holder is None and not under_way:
+        rests, change = _at_rest(issue, wakeups)
+        text, command = f"{text}{rests}", change or command
     return Finding(
         time=issue.updated_at,
         subject="issue",
@@ -166,6 +174,8 @@ def _for_wakeup(wakeup: Wakeup, scene: Scene, holder: object) -> str:
     if wakeup.state is WakeupState.SKIPPED:
         change = _CHANGES.get(wakeup.reason)
         return "" if change is None else change(wakeup, scene)
+    if wakeup.state is WakeupState.COALESCED:
+        return f"reveille wakeups get {wakeup.joined_wakeup_id}"
     if wakeup.state is WakeupState.DEFERRED and holder is not None:
         return f"reveille agent-runs watch {holder}"
     if wakeup.state is WakeupState.FAILED and wakeup.run_id is not None:
@@ -193,8 +203,12 @@ def _unblock(wakeup: Wakeup, scene: Scene) -> str:
 
 def _by_hand(wakeup: Wakeup, scene: Scene) -> str:  # noqa: ARG001 (one of many)
     """A person's wake waits neither for a cooldown nor for the throttle."""
-    command = f"reveille wakeups create again --agent {wakeup.agent_id}"
-    return command if wakeup.issue_id is None else f"{command} --issue {wakeup.issue_id}"
+    return _again(wakeup.agent_id, wakeup.issue_id)
+
+
+def _again(agent_id: UUID, issue_id: UUID | None) -> str:
+    command = f"reveille wakeups create again --agent {agent_id}"
+    return command if issue_id is None else f"{command} --issue {issue_id}"
 
 
 def _daily(wakeup: Wakeup, scene: Scene) -> str:
@@ -233,14 +247,41 @@ def _logs(run: Run, *, complained: bool) -> str:
     return f"{command} --stream stderr" if failed and complained else command
 
 
-def _left_open(issue: Issue, latest: Wakeup | None, holder: object) -> bool:
-    """Whether an agent has done what it was asked to, and the issue could be done but is not."""
+def _at_rest(issue: Issue, wakeups: Sequence[Wakeup]) -> tuple[str, str]:
+    """Say what is missing where nothing is under way, and the command that does it."""
+    if wakeups and wakeups[0].state is WakeupState.COMPLETED:
+        if IssueState.DONE not in ISSUE_TRANSITIONS[issue.status]:
+            return "", ""
+        return (
+            "; its agent ended without closing it, and nothing is under way to do so",
+            f"reveille issues move {issue.issue_id} done",
+        )
+    if issue.assignee_agent_id is None or issue.status not in _TO_GO_ON:
+        return "", ""
     return (
-        latest is not None
-        and latest.state is WakeupState.COMPLETED
-        and holder is None
-        and IssueState.DONE in ISSUE_TRANSITIONS[issue.status]
+        "; nothing waits for it, and its agent does not begin by itself",
+        _again(issue.assignee_agent_id, issue.issue_id),
     )
+
+
+def _judge(issue: Issue, wakeups: Sequence[Wakeup], scene: Scene) -> tuple[str, str]:
+    """Say who is to judge an issue, and the command that asks an agent that nobody has asked."""
+    if issue.reviewer_agent_id is None:
+        return f"{issue.reviewer_user_id or 'somebody'} is to judge it, and no agent is asked", ""
+    agent = scene.agents.get(issue.reviewer_agent_id)
+    words = f"agent {agent.name if agent else issue.reviewer_agent_id} is to judge it"
+    asked = next(
+        (
+            each.state
+            for each in wakeups
+            if each.agent_id == issue.reviewer_agent_id
+            and each.wake_reason == WakeReason.EXECUTION_REVIEW_REQUESTED
+        ),
+        None,
+    )
+    if asked is not None and asked not in {WakeupState.SKIPPED, WakeupState.CANCELLED}:
+        return words, ""
+    return f"{words}, and was not asked", _again(issue.reviewer_agent_id, issue.issue_id)
 
 
 def _sentence(text: str, detail: str) -> str:
@@ -249,3 +290,7 @@ def _sentence(text: str, detail: str) -> str:
 
 def _ids(*ids: object) -> tuple[str, ...]:
     return tuple(str(each) for each in ids if each)
+
+
+_SAID = frozenset({WakeupState.COALESCED, WakeupState.DEFERRED})
+_TO_GO_ON = frozenset({IssueState.TODO, IssueState.IN_PROGRESS, IssueState.BLOCKED})
