@@ -68,6 +68,7 @@ def test_a_stream_that_breaks_is_taken_up_where_it_was(
     desk: Desk, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("reveille_cli.nouns.agent_runs.POLL", 0.0)
+    monkeypatch.setattr("reveille_cli.patience.FIRST_PAUSE", 0.0)
     slow = ResourceExhausted("OVERLOADED", "too slow", retry_after=1.0)
     rest = [said(2, b"z", stderr=True), moved(run_pb2.RUN_STATE_FAILED), END]
     outcome = desk.run(
@@ -100,12 +101,34 @@ def test_a_stream_that_breaks_is_taken_up_where_it_was(
 def test_what_will_never_come_is_not_waited_for(
     desk: Desk, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("reveille_cli.nouns.agent_runs.POLL", 0.0)
-    monkeypatch.setattr("reveille_cli.nouns.agent_runs._RECONNECTS", 1)
+    monkeypatch.setattr("reveille_cli.patience.LIMIT", 0.0)
     gone = [Answer(AGENT_RUNS, "WatchRun", NotFound("NOT_FOUND"))]
     assert desk.run("agent-runs", "watch", "r1", answers=gone).exit_code == 3
-    away = [Answer(AGENT_RUNS, "WatchRun", grpc.StatusCode.UNAVAILABLE)] * 2
-    assert desk.run("agent-runs", "watch", "r1", answers=away).exit_code == 6
+    away = Answer(AGENT_RUNS, "WatchRun", grpc.StatusCode.UNAVAILABLE)
+    assert desk.run("agent-runs", "watch", "r1", answers=[away]).exit_code == 6
+    left = [Answer(AGENT_RUNS, "WatchRun", [happened(7, "run.claimed")]), away]
+    assert desk.run("agent-runs", "watch", "r1", answers=left).exit_code == 6
+
+
+def test_output_is_followed_through_a_restart(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("reveille_cli.patience.FIRST_PAUSE", 0.0)
+    outcome = desk.run(
+        "agent-runs",
+        "logs",
+        "r1",
+        "--follow",
+        answers=[
+            Answer(AGENT_RUNS, "ReadRunLog", run_pb2.ReadRunLogResponse(chunk=b"a", next_offset=1)),
+            Answer(AGENT_RUNS, "ReadRunLog", grpc.StatusCode.UNAVAILABLE),
+            Answer(
+                AGENT_RUNS,
+                "ReadRunLog",
+                run_pb2.ReadRunLogResponse(chunk=b"b", next_offset=2, complete=True),
+            ),
+        ],
+    )
+    assert (outcome.exit_code, outcome.out) == (0, "ab")
+    assert [each.offset for each in outcome.requests] == [0, 1, 1]
 
 
 def test_a_repeat_that_a_rule_forbids_is_a_conflict(desk: Desk) -> None:

@@ -151,6 +151,9 @@ class Client:
         domain = from_rpc_error(error)
         # An error of the service itself brings its reason; one of the transport has a code only.
         if domain.reason == grpc.StatusCode.UNAVAILABLE.name:
+            # The next call looks anew where the service is, and does not wait for this channel,
+            # which tries again ever more seldom.
+            self._channels.pop(service).close()
             return Failure(
                 "service_unreachable",
                 f"{service} does not answer at {self.target(service)}",

@@ -20,13 +20,12 @@ from reveille_cli.jsonform import plain
 from reveille_cli.names import AGENT, ISSUE
 from reveille_cli.nouns.shared import REQUEST_ID, WORKSPACE, in_states, only_of, the
 from reveille_cli.options import DEFAULT_DIR, DEFAULT_OUTPUT, DataDirOption, OutputOption
+from reveille_cli.patience import Patience
 from reveille_cli.printer import Printer
 from reveille_cli.terminal import pour
 
 _PIECE = 1024 * 1024
 POLL = 0.5
-# How often a stream may break without any news between.
-_RECONNECTS = 10
 _OFFSETS = {
     run_pb2.LOG_STREAM_STDOUT: "stdout_offset",
     run_pb2.LOG_STREAM_STDERR: "stderr_offset",
@@ -49,12 +48,19 @@ def read_log(
     client: Client, run_id: str, stream: Stream, *, follow: bool = False
 ) -> Iterator[bytes]:
     """Yield the output there is; when following, go on until the attempt has ended."""
-    offset = 0
+    offset, patience = 0, Patience()
     while True:
         request = AGENT_RUNS.request(
             "ReadRunLog", run_id=run_id, stream=stream.value_on_wire, offset=offset, limit=_PIECE
         )
-        answer = client.call(AGENT_RUNS, "ReadRunLog", request)
+        try:
+            answer = client.call(AGENT_RUNS, "ReadRunLog", request)
+        except Failure as failure:
+            if not follow:
+                raise
+            patience.bear(failure)
+            continue
+        patience.answered()
         if answer.chunk:
             yield answer.chunk
         offset = answer.next_offset
@@ -77,8 +83,9 @@ def watch(
 ) -> None:
     """Follow an attempt to its end: how it moves, what happens in it, what it prints.
 
-    A stream that breaks is taken up where it was. In JSON each piece of news is a document on a
-    line of its own. Exits with 0 when the attempt succeeded, 1 when it did not.
+    A stream that breaks is taken up where it was; heartbeat may be away for a minute. In JSON each
+    piece of news is a document on a line of its own. Exits with 0 when the attempt succeeded, 1
+    when it did not.
     """
     with session(data_dir, output) as (client, printer):
         request = AGENT_RUNS.request(
@@ -97,11 +104,11 @@ def watch(
 def follow_run(client: Client, request: Any, show: Callable[[Any], None]) -> Any:
     """Show an attempt's news until its end, going on where a stream broke; give the attempt."""
     run = run_pb2.HeartbeatRun()
-    broken = 0
+    patience = Patience()
     while True:
         try:
             for news in client.stream(AGENT_RUNS, "WatchRun", request, timeout=None):
-                broken = 0
+                patience.answered()
                 show(news)
                 match news.WhichOneof("update"):
                     case "run":
@@ -114,10 +121,9 @@ def follow_run(client: Client, request: Any, show: Callable[[Any], None]) -> Any
                 if news.end:
                     return run
         except Failure as failure:
-            broken += 1
-            if failure.exit_code is not ExitCode.UNAVAILABLE or broken > _RECONNECTS:
-                raise
-        Event().wait(POLL)
+            patience.bear(failure)
+        else:
+            Event().wait(POLL)
 
 
 class _Shown:
