@@ -27,7 +27,7 @@ class _HoldMode:
 class _HoldModeEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_HoldMode.ValueType], _builtins.type):
     DESCRIPTOR: _descriptor.EnumDescriptor
     HOLD_MODE_UNSPECIFIED: _HoldMode.ValueType  # 0
-    """Not used."""
+    """In a request, taken as pause; never in an answer."""
     HOLD_MODE_PAUSE: _HoldMode.ValueType  # 1
     """Nothing is started until it is released."""
     HOLD_MODE_CANCEL: _HoldMode.ValueType  # 2
@@ -37,7 +37,7 @@ class HoldMode(_HoldMode, metaclass=_HoldModeEnumTypeWrapper):
     """What a hold does to the issues of its tree."""
 
 HOLD_MODE_UNSPECIFIED: HoldMode.ValueType  # 0
-"""Not used."""
+"""In a request, taken as pause; never in an answer."""
 HOLD_MODE_PAUSE: HoldMode.ValueType  # 1
 """Nothing is started until it is released."""
 HOLD_MODE_CANCEL: HoldMode.ValueType  # 2
