@@ -90,6 +90,19 @@ def an_orphan(folder: Path, run_id: str, name: str = "orphan") -> subprocess.Pop
     )
 
 
+async def test_only_an_end_from_outside_stops_an_agent(world: World, rows: Rows) -> None:
+    ends = ["cancelled", "timed_out", "succeeded", "failed", "interrupted"]
+    runs = await lost_runs(world, rows, len(ends) + 1)
+    for run_id, state in zip(runs, ends, strict=False):
+        await rows.execute(
+            "UPDATE runs SET state = $2, finished_at = clock() WHERE run_id = $1",
+            UUID(run_id),
+            state,
+        )
+    stopped = await rows.fetch(Q["stopped_runs"].sql, "elsewhere/1/1/x")
+    assert {str(row["run_id"]) for row in stopped} == set(runs[:2])
+
+
 @pytest.mark.parametrize(
     ("owner", "step"),
     [

@@ -1,7 +1,9 @@
 -- name: stopped_runs
--- Runs of this executor that somebody else has ended. $1 executor
+-- Runs of this executor that somebody else has ended: cancelled, or past a deadline. Those that it
+-- ended itself wait for their follow-up, and need not be told. $1 executor
 SELECT run_id FROM runs
-WHERE executor_id = $1 AND occupied AND finished_at IS NOT NULL;
+WHERE executor_id = $1 AND occupied AND finished_at IS NOT NULL
+    AND state IN ('cancelled', 'timed_out');
 
 -- name: held_in_place
 -- A page of the runs whose processes live where this executor can see them.
