@@ -200,3 +200,4 @@ BEGIN
 END
 $$;
 REVOKE UPDATE ON feed FROM reveille_autopilot_app;
+COMMENT ON TABLE feed IS 'never updated: events are written once, and pruned by age';
