@@ -5,16 +5,18 @@ from __future__ import annotations
 import os
 import sys
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 
 import pytest
 import pytest_asyncio
+import structlog
 from tests.integration.webhook.conftest import Stage
 from tests.integration.webhook.fuzz import SECRET, storm
 from tests.integration.webhook.peer import FakeAutopilot
 
 from reveille.autopilot.v1.dispatch_service_pb2_grpc import add_DispatchServiceServicer_to_server
+from reveille_runtime import logs
 from reveille_testkit.database import TestDatabase
 from reveille_testkit.rpc import Keyring, RpcRig, serving
 from reveille_webhook.providers.table import PROVIDERS
@@ -30,6 +32,14 @@ def seed() -> int:
     chosen = int(os.environ.get("REVEILLE_TEST_SEED", str(time.time_ns() % 1_000_000)))
     sys.stdout.write(f"REVEILLE_TEST_SEED={chosen}\n")
     return chosen
+
+
+@pytest.fixture(autouse=True)
+def quiet() -> Iterator[None]:
+    """A line for each of so many requests would cost more than the requests."""
+    logs.configure("webhook-gateway", "ERROR")
+    yield
+    structlog.reset_defaults()
 
 
 @pytest_asyncio.fixture
@@ -49,12 +59,13 @@ def resident() -> float:
 
 @pytest.mark.timeout(1500)
 async def test_two_hundred_thousand_odd_requests(stage: Stage, seed: int) -> None:
-    async with stage.gateway(log_level="error") as gateway:
+    async with stage.gateway() as gateway:
         hooks = [await gateway.hook(provider, secret=SECRET) for provider in PROVIDERS]
         hooks.append(await gateway.hook("generic", secret=None))
         rows = await stage.database.admin()
         sizes, faults = [], []
         for stretch in range(REQUESTS // STRETCH):
+            began = time.monotonic()
             outcome = await storm(gateway, hooks, seed + stretch * 1000, STRETCH)
             faults += outcome.faults
             stage.peer.admitted.clear()
@@ -62,6 +73,10 @@ async def test_two_hundred_thousand_odd_requests(stage: Stage, seed: int) -> Non
             await rows.execute("TRUNCATE webhook.deliveries")
             gateway.spans.ended.clear()
             sizes.append(resident())
+            rate = STRETCH / (time.monotonic() - began)
+            sys.stdout.write(
+                f"{(stretch + 1) * STRETCH} requests, {rate:.0f} requests/s, {sizes[-1]:.0f} MiB\n"
+            )
 
     assert faults == []
     assert max(sizes) - sizes[1] <= MIB_AFTER_THE_FIRST, sizes
