@@ -10,10 +10,11 @@ RUN python -m venv /opt/reveille
 COPY constraints.txt ./
 COPY libs/contracts libs/contracts
 COPY libs/cron libs/cron
+COPY libs/jobs libs/jobs
 COPY libs/runtime libs/runtime
 COPY services services
 RUN /opt/reveille/bin/pip install --compile \
-    ./libs/contracts ./libs/cron ./libs/runtime \
+    ./libs/contracts ./libs/cron ./libs/jobs ./libs/runtime \
     ./services/scheduler ./services/autopilot ./services/webhook-gateway ./services/heartbeat
 
 FROM python:3.11.14-slim-trixie

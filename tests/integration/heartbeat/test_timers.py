@@ -29,11 +29,12 @@ from reveille_heartbeat.domain.values import Wish
 from reveille_heartbeat.store.queries import Q
 from reveille_heartbeat.usecases.agents import fire_timers
 from reveille_heartbeat.usecases.agents.fire_timers import FireTimers
-from reveille_heartbeat.usecases.jobs import SCOPE_ID, SCOPE_KIND, TIMERS
+from reveille_heartbeat.usecases.jobs import TIMERS
 from reveille_heartbeat.usecases.wakeups.deciding import Decider
 from reveille_heartbeat.usecases.wakeups.enqueue_wakeups import EnqueueWakeups
 from reveille_heartbeat.usecases.wakeups.enqueuing import Enqueuing
 from reveille_heartbeat.usecases.wakeups.known_wishes import Enqueued
+from reveille_jobs.own_job import SCOPE_ID, SCOPE_KIND
 from reveille_runtime.db import Database
 from reveille_runtime.errors import PermissionDenied, Unavailable
 from reveille_runtime.hints import Notifier

@@ -29,8 +29,8 @@ async def test_what_ended_long_ago_goes_and_the_rest_stays(
     await gateway.post(hook, BODY, delivery="again")
     gateway.database.move_clock(31 * DAYS)
 
-    said = json.loads(await Retention(gateway.database, timedelta(days=90), stretch=1)())
-    twice = json.loads(await Retention(gateway.database, timedelta(days=90))())
+    said = await Retention(gateway.database, timedelta(days=90), stretch=1)()
+    twice = await Retention(gateway.database, timedelta(days=90))()
 
     assert (said["deliveries_removed"], said["finished"]) == (2, True)
     assert twice["deliveries_removed"] == 0
@@ -47,7 +47,7 @@ async def test_a_run_that_is_out_of_time_goes_on_with_the_next(gateway: Gateway)
         gateway.database, timedelta(days=90), stretch=1, monotonic=lambda: next(clock)
     )
 
-    said = json.loads(await retention())
+    said = await retention()
 
     assert (said["deliveries_removed"], said["finished"]) == (1, False)
 

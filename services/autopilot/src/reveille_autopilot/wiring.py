@@ -16,7 +16,7 @@ from reveille.scheduler.v1.job_handler_service_pb2_grpc import (
 from reveille_autopilot.config import Settings
 from reveille_autopilot.crash_points import CRASH_POINTS
 from reveille_autopilot.rpc.dispatch import DispatchServicer
-from reveille_autopilot.rpc.plans import JobHandlerServicer
+from reveille_autopilot.rpc.plans import PlanServicer
 from reveille_autopilot.rpc.runs import AutopilotServicer, Rules
 from reveille_autopilot.rpc.workspaces import WorkspaceServicer
 from reveille_autopilot.usecases.admit import Admissions
@@ -29,7 +29,7 @@ from reveille_autopilot.usecases.dispatch import Dispatcher
 from reveille_autopilot.usecases.explain import Explain
 from reveille_autopilot.usecases.follow import TYPES, Follower
 from reveille_autopilot.usecases.follow_targets import TARGET_TYPES, TargetFollower
-from reveille_autopilot.usecases.jobs import MONITOR, RETENTION, Jobs
+from reveille_autopilot.usecases.jobs import HANDLER, MONITOR, RETENTION, schedule_job
 from reveille_autopilot.usecases.monitor import Monitor, Watchfulness
 from reveille_autopilot.usecases.peers import Heartbeat, endpoints_on, scheduler_on
 from reveille_autopilot.usecases.plans import Plans
@@ -54,6 +54,8 @@ from reveille_autopilot.usecases.workspaces import Workspaces
 from reveille_autopilot.workers.following import Following
 from reveille_autopilot.workers.forgetting import FORGET_SECONDS, forget
 from reveille_autopilot.workers.news import pass_on, send_home
+from reveille_jobs.own_job import OwnJob, upkeep
+from reveille_jobs.registering import Jobs
 from reveille_runtime import feed
 from reveille_runtime.app import App
 from reveille_runtime.crash import check_environment
@@ -111,8 +113,10 @@ async def build(app: App[Settings]) -> None:
     checker = Checker(database, heartbeat, settler, call_off)
     sweep = Sweep(database, dispatcher, call_off, checker, settler)
     system = SystemChanges(database, settler)
-    jobs = Jobs(scheduler_on(channels.get("scheduler")))
-    relays = Relays(database, scheduler_on(channels.get("scheduler")), endpoints, heartbeat, jobs)
+    scheduler = scheduler_on(channels.get("scheduler"))
+    own = own_jobs(settings, database, system, settler)
+    jobs = Jobs(scheduler, own, [schedule_job()])
+    relays = Relays(database, scheduler, endpoints, heartbeat, jobs)
     following = Following(
         Follower(database, settler), TargetFollower(database, heartbeat, system), sweep
     )
@@ -155,29 +159,7 @@ async def build(app: App[Settings]) -> None:
     )
     app.server.add(
         add_JobHandlerServiceServicer_to_server,
-        JobHandlerServicer(
-            Plans(admissions, dispatcher),
-            {
-                RETENTION: Retention(
-                    database,
-                    Keeping(
-                        timedelta(days=settings.retention_days),
-                        timedelta(days=settings.feed_retention_days),
-                    ),
-                ),
-                MONITOR: Monitor(
-                    database,
-                    system,
-                    settler,
-                    Watchfulness(
-                        timedelta(days=settings.monitor_days),
-                        settings.monitor_least_runs,
-                        settings.monitor_least_share,
-                        settings.skip_streak,
-                    ),
-                ),
-            },
-        ),
+        PlanServicer(Plans(admissions, dispatcher), {each.name: each.execute for each in own}),
     )
     app.server.add(
         add_EventServiceServicer_to_server,
@@ -197,3 +179,22 @@ async def build(app: App[Settings]) -> None:
     settler.wake_sweep = sweeping.wake
     app.claims(sweeping)
     app.claims(Background("feed", consumer.run))
+
+
+def own_jobs(
+    settings: Settings, database: Database, system: SystemChanges, settler: Settler
+) -> list[OwnJob]:
+    """Make what this service does for itself, once an hour."""
+    keeping = Keeping(
+        timedelta(days=settings.retention_days), timedelta(days=settings.feed_retention_days)
+    )
+    watchfulness = Watchfulness(
+        timedelta(days=settings.monitor_days),
+        settings.monitor_least_runs,
+        settings.monitor_least_share,
+        settings.skip_streak,
+    )
+    return [
+        upkeep(HANDLER, RETENTION, Retention(database, keeping)),
+        upkeep(HANDLER, MONITOR, Monitor(database, system, settler, watchfulness)),
+    ]

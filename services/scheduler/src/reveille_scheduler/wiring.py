@@ -12,6 +12,7 @@ from reveille.scheduler.v1.job_handler_service_pb2_grpc import (
     add_JobHandlerServiceServicer_to_server,
 )
 from reveille.scheduler.v1.scheduler_service_pb2_grpc import add_SchedulerServiceServicer_to_server
+from reveille_jobs.servicer import JobHandlerServicer
 from reveille_runtime.app import App
 from reveille_runtime.batcher import Batcher
 from reveille_runtime.crash import check_environment
@@ -22,7 +23,6 @@ from reveille_runtime.lifecycle import Background, Loop
 from reveille_runtime.schemas import wait_for_schema
 from reveille_scheduler.config import Settings
 from reveille_scheduler.crash_points import CRASH_POINTS
-from reveille_scheduler.rpc.own_handler import OwnHandlerServicer
 from reveille_scheduler.rpc.servicer import SchedulerServicer
 from reveille_scheduler.usecases.asking import Asking
 from reveille_scheduler.usecases.backfill import BackfillScope
@@ -37,7 +37,7 @@ from reveille_scheduler.usecases.plan_due import PlanDue
 from reveille_scheduler.usecases.plan_hooks import PlanHooks
 from reveille_scheduler.usecases.preview import Preview
 from reveille_scheduler.usecases.renew import Renew
-from reveille_scheduler.usecases.retention import HANDLER, Retention
+from reveille_scheduler.usecases.retention import HANDLER, JOB, Retention
 from reveille_scheduler.usecases.scopes import Scopes
 from reveille_scheduler.usecases.settle import Ended, Settle
 from reveille_scheduler.usecases.take_over import TakeOver
@@ -106,7 +106,8 @@ async def build(app: App[Settings]) -> None:
         ),
     )
     app.server.add(
-        add_JobHandlerServiceServicer_to_server, OwnHandlerServicer(Retention(database, kept_for))
+        add_JobHandlerServiceServicer_to_server,
+        JobHandlerServicer(HANDLER, {JOB.name: Retention(database, kept_for)}),
     )
     app.server.add(add_ExplainServiceServicer_to_server, ExplainServicer(Explain(database)))
     app.works(Background("lease keeper", keeper.run))

@@ -12,6 +12,9 @@ from reveille.scheduler.v1.job_handler_service_pb2_grpc import (
 from reveille.scheduler.v1.scheduler_service_pb2_grpc import SchedulerServiceStub
 from reveille.webhook.v1.delivery_service_pb2_grpc import add_DeliveryServiceServicer_to_server
 from reveille.webhook.v1.endpoint_service_pb2_grpc import add_EndpointServiceServicer_to_server
+from reveille_jobs.own_job import upkeep
+from reveille_jobs.registering import Jobs
+from reveille_jobs.servicer import JobHandlerServicer
 from reveille_runtime.app import App
 from reveille_runtime.batcher import Batcher
 from reveille_runtime.crash import check_environment
@@ -31,7 +34,6 @@ from reveille_webhook.http.hooks import Hooks
 from reveille_webhook.http.protocol import Limits
 from reveille_webhook.rpc.delivery_servicer import DeliveryServicer
 from reveille_webhook.rpc.endpoint_servicer import EndpointServicer
-from reveille_webhook.rpc.job_servicer import JobServicer
 from reveille_webhook.usecases.admit import Admit
 from reveille_webhook.usecases.autopilot import Autopilot
 from reveille_webhook.usecases.claim import ClaimDeliveries
@@ -47,7 +49,7 @@ from reveille_webhook.usecases.receive import Receive
 from reveille_webhook.usecases.refuse import Refuse
 from reveille_webhook.usecases.renew import Renew
 from reveille_webhook.usecases.replay import Replay
-from reveille_webhook.usecases.retention import OwnJob, Retention
+from reveille_webhook.usecases.retention import HANDLER, JOB, Retention
 from reveille_webhook.usecases.secrets import Secrets, SecretUses
 from reveille_webhook.usecases.settle import Ended, Settle
 from reveille_webhook.usecases.store_delivery import StoreDelivery
@@ -136,9 +138,11 @@ async def build(app: App[Settings]) -> None:
             Watch(database, app.server.draining, _LOOK_AGAIN),
         ),
     )
+    retention = Retention(database, timedelta(days=settings.retention_days))
+    tidying = upkeep(HANDLER, JOB, retention)
     app.server.add(
         add_JobHandlerServiceServicer_to_server,
-        JobServicer(Retention(database, timedelta(days=settings.retention_days))),
+        JobHandlerServicer(HANDLER, {tidying.name: tidying.execute}),
     )
     app.server.add(add_ExplainServiceServicer_to_server, ExplainServicer(Explain(database)))
     app.works(Background("lease keeper", keeper.run))
@@ -146,7 +150,7 @@ async def build(app: App[Settings]) -> None:
     app.works(Background("http", edge.serve))
     app.claims(claiming)
     scheduler = SchedulerServiceStub(channels.get("scheduler"))
-    app.claims(Loop("own job", OwnJob(scheduler).step, AGAIN_SECONDS))
+    app.claims(Loop("own job", Jobs(scheduler, [tidying]).step, AGAIN_SECONDS))
     app.works(Loop("queue measure", MeasureQueue(database, app.telemetry), EVERY))
     app.claims(Loop("take over", take_over, settings.lease_renewal))
     app.on_drain(edge.stop)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import json
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import timedelta
 
@@ -41,8 +41,8 @@ class Monitor:
         self._settler = settler
         self._limits = watchfulness
 
-    async def __call__(self) -> bytes:
-        """Look; gives what was done, as JSON for the ledger."""
+    async def __call__(self) -> Mapping[str, object]:
+        """Look; gives what was done, for the ledger."""
         limits = self._limits
         async with self._db.session() as tx:
             failing = await upkeep.failing(tx, limits.back, limits.least_runs, limits.least_share)
@@ -52,7 +52,7 @@ class Monitor:
             paused += await self._system.pause(
                 rule_id, Reason.HIGH_FAILURE_RATE, text, self._still_failing
             )
-        return json.dumps({"paused": paused, "notices": await self._skip_streaks()}).encode()
+        return {"paused": paused, "notices": await self._skip_streaks()}
 
     async def _still_failing(self, tx: Tx, rule: Autopilot) -> bool:
         """Count again under the lock: it may have been paused and resumed meanwhile."""

@@ -15,9 +15,10 @@ from reveille.webhook.v1 import endpoint_service_pb2 as endpoint_pb
 from reveille_autopilot.store import triggers, workspaces
 from reveille_autopilot.store.triggers import EndpointState, ScopeState
 from reveille_autopilot.store.workspaces import WorkspaceState
-from reveille_autopilot.usecases.jobs import ONCE_LATENESS, Jobs
+from reveille_autopilot.usecases.jobs import ONCE_LATENESS
 from reveille_autopilot.usecases.peers import Heartbeat, is_refusal
 from reveille_autopilot.usecases.plans import JOB, SCOPE_KIND
+from reveille_jobs.registering import Jobs
 from reveille_runtime.crash import crash_point
 from reveille_runtime.db import Database, Tx
 from reveille_runtime.desired import DesiredRow, Pushed, Relay

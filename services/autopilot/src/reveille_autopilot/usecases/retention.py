@@ -6,9 +6,8 @@ as a run that it was in force for, so that a kept run can always tell what its r
 
 from __future__ import annotations
 
-import json
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from datetime import timedelta
 
@@ -16,10 +15,10 @@ from reveille_autopilot.store import upkeep
 from reveille_runtime import feed
 from reveille_runtime.crash import crash_point
 from reveille_runtime.db import Database, Tx
+from reveille_runtime.stretches import Stretches
 
-# Rows a stretch may remove, and how much of the run's time is used before the next run goes on.
+# Rows a stretch may remove.
 STRETCH = 1000
-PATIENCE_SECONDS = 480.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,33 +44,29 @@ class Retention:
         self._stretch = stretch
         self._monotonic = monotonic
 
-    async def __call__(self) -> bytes:
-        """Forget; gives what was removed, as JSON for the ledger."""
+    async def __call__(self) -> Mapping[str, object]:
+        """Forget; gives what was removed, for the ledger."""
         keep = self._keeping
-        until = self._monotonic() + PATIENCE_SECONDS
+        stretches = Stretches(
+            self._stretch,
+            after=lambda: crash_point("autopilot.retention.after_stretch"),
+            monotonic=self._monotonic,
+        )
         removed = {
-            "runs_removed": await self._all(until, self._in_session(upkeep.prune_runs, keep.runs)),
-            # After the runs: they are what holds a version.
-            "rule_versions_removed": await self._all(
-                until, self._in_session(upkeep.prune_versions, keep.runs)
+            "runs_removed": await stretches.all_rows(
+                self._in_session(upkeep.prune_runs, keep.runs)
             ),
-            "events_removed": await self._all(
-                until, lambda: feed.prune(self._db, keep.feed, self._stretch)
+            # After the runs: they are what holds a version.
+            "rule_versions_removed": await stretches.all_rows(
+                self._in_session(upkeep.prune_versions, keep.runs)
+            ),
+            "events_removed": await stretches.all_rows(
+                lambda: feed.prune(self._db, keep.feed, self._stretch)
             ),
         }
         async with self._db.session() as tx:
             removed["quota_periods_removed"] = await upkeep.prune_periods(tx, keep.runs)
-        return json.dumps(removed | {"finished": self._monotonic() < until}).encode()
-
-    async def _all(self, until: float, prune: Callable[[], Awaitable[int]]) -> int:
-        removed = 0
-        while self._monotonic() < until:
-            stretch = await prune()
-            crash_point("autopilot.retention.after_stretch")
-            removed += stretch
-            if stretch < self._stretch:
-                break
-        return removed
+        return {**removed, "finished": stretches.finished}
 
     def _in_session(
         self, prune: Callable[[Tx, timedelta, int], Awaitable[int]], keep: timedelta

@@ -19,11 +19,11 @@ from reveille_runtime import feed, logs, requests
 from reveille_runtime.crash import crash_point
 from reveille_runtime.db import Database
 from reveille_runtime.sqlstate import is_transient
+from reveille_runtime.stretches import Stretches
 
 _log = logs.get_logger(__name__)
-# Rows a stretch removes at most, and the share of the job's time that is used.
+# Rows a stretch removes at most.
 STRETCH = 500
-PATIENCE_SECONDS = 480.0
 _FIRST = UUID(int=0)
 
 
@@ -58,28 +58,26 @@ class Retention:
 
     async def __call__(self) -> Mapping[str, object]:
         """Forget; gives what was removed, for the scheduler's ledger."""
-        until = self._monotonic() + PATIENCE_SECONDS
+        stretches = Stretches(
+            self._stretch,
+            after=lambda: crash_point(RETENTION_AFTER_STRETCH),
+            monotonic=self._monotonic,
+        )
         removed: dict[str, int] = {}
-        finished = True
+        failed = False
         for name, step in self._steps():
-            removed[name] = 0
             try:
-                more = True
-                while more and self._monotonic() < until:
-                    count, more = await step()
-                    removed[name] += count
-                    crash_point(RETENTION_AFTER_STRETCH)
-                finished = finished and not more
+                removed[name] = await stretches.all(step)
             except Exception as error:
                 if is_transient(error):
                     raise
-                finished = False
+                failed = True
                 _log.exception(
                     "A part of what is old cannot be removed; the other parts are.",
                     action="retention.part_failed",
                     part=name,
                 )
-        return {"removed": removed, "finished": finished}
+        return {"removed": removed, "finished": stretches.finished and not failed}
 
     def _steps(self) -> Sequence[tuple[str, Callable[[], Awaitable[tuple[int, bool]]]]]:
         """Name the steps in order: what refers to something goes before it."""

@@ -9,12 +9,13 @@ from reveille.scheduler.v1.job_handler_service_pb2_grpc import (
 )
 from reveille.scheduler.v1.scheduler_service_pb2_grpc import SchedulerServiceStub
 from reveille_heartbeat.config import Settings
-from reveille_heartbeat.rpc.jobs import JobHandlerServicer
 from reveille_heartbeat.usecases.agents.fire_timers import FireTimers
-from reveille_heartbeat.usecases.jobs import Jobs, retention_job, timers_job
+from reveille_heartbeat.usecases.jobs import HANDLER, retention_job, timers_job
 from reveille_heartbeat.usecases.retention import Keep, Retention
 from reveille_heartbeat.usecases.wakeups.enqueue_wakeups import EnqueueWakeups
 from reveille_heartbeat.wiring.basics import Basics
+from reveille_jobs.registering import Jobs
+from reveille_jobs.servicer import JobHandlerServicer
 from reveille_runtime.app import App
 from reveille_runtime.ids import new_id
 from reveille_runtime.lifecycle import Loop
@@ -39,6 +40,7 @@ async def schedule(app: App[Settings], basics: Basics) -> None:
         timers_job(FireTimers(basics.database, enqueue, new_id)),
         retention_job(Retention(basics.database, keep)),
     ]
-    app.server.add(add_JobHandlerServiceServicer_to_server, JobHandlerServicer(jobs))
+    servicer = JobHandlerServicer(HANDLER, {each.name: each.execute for each in jobs})
+    app.server.add(add_JobHandlerServiceServicer_to_server, servicer)
     registration = Jobs(SchedulerServiceStub(peers.get("scheduler")), jobs)
     app.claims(Loop("jobs", registration.step, AGAIN_SECONDS))

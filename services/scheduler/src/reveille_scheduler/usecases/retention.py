@@ -5,14 +5,14 @@ Registered and executed by the scheduler itself, so that its own path is used by
 
 from __future__ import annotations
 
-import json
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from datetime import UTC, datetime, timedelta
 
 from reveille_runtime.crash import crash_point
 from reveille_runtime.db import Database
 from reveille_runtime.requests import prune as prune_requests
+from reveille_runtime.stretches import Stretches
 from reveille_runtime.validation import NIL
 from reveille_scheduler import crash_points
 from reveille_scheduler.domain.job import Job
@@ -43,9 +43,8 @@ SCOPE = ScopeWish(
     revision=1,
     effective_from=None,
 )
-# Rows a stretch may remove, and how much of the run's time is used before the next run goes on.
+# Rows a stretch may remove.
 STRETCH = 1000
-PATIENCE_SECONDS = 480.0
 _START = (datetime(1, 1, 2, tzinfo=UTC), NIL)
 
 
@@ -67,25 +66,30 @@ class Retention:
         self._stretch = stretch
         self._monotonic = monotonic
 
-    async def __call__(self) -> bytes:
-        """Forget; gives what was removed, as JSON for the ledger."""
-        until = self._monotonic() + PATIENCE_SECONDS
-        beyond, removed, finished = _START, 0, False
-        while not finished and self._monotonic() < until:
+    async def __call__(self) -> Mapping[str, object]:
+        """Forget; gives what was removed, for the ledger."""
+        stretches = Stretches(
+            self._stretch,
+            after=lambda: crash_point(crash_points.AFTER_PRUNED),
+            monotonic=self._monotonic,
+        )
+        beyond = _START
+
+        async def stretch() -> tuple[int, bool]:
+            nonlocal beyond
             async with self._database.session() as tx:
                 pruned = await ledger.prune(tx, self._kept_for, beyond, self._stretch)
-            crash_point(crash_points.AFTER_PRUNED)
-            removed += pruned.removed
-            finished = pruned.looked_at < self._stretch
             if pruned.finished_at is not None and pruned.id is not None:
                 beyond = (pruned.finished_at, pruned.id)
+            return pruned.removed, pruned.looked_at >= self._stretch
+
+        removed = await stretches.all(stretch)
         async with self._database.session() as tx:
             tombstones = await scopes.prune(tx, self._kept_for, self._stretch)
         requests = await prune_requests(self._database, limit=self._stretch)
-        counted = {
+        return {
             "executions_removed": removed,
             "scopes_removed": tombstones,
             "requests_removed": requests,
-            "finished": finished,
+            "finished": stretches.finished,
         }
-        return json.dumps(counted).encode()

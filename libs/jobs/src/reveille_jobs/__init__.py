@@ -1,0 +1,1 @@
+"""A service's own jobs, planned by the scheduler: described, registered, executed."""
