@@ -169,7 +169,6 @@ RUN = Run(
     retry_not_before=None,
     comment_status=CommentStatus.NOT_APPLICABLE,
     left_progress=False,
-    prompt_built_at=None,
     last_output_at=None,
     progress=None,
 )

@@ -316,8 +316,6 @@ class Run:
     comment_status: CommentStatus
     # Whether it left something on its issue that others can see.
     left_progress: bool
-    # From here on the agent cannot be told anything new.
-    prompt_built_at: datetime | None
     last_output_at: datetime | None
     progress: Mapping[str, Any] | None
 

@@ -143,7 +143,7 @@ WITH wanted AS MATERIALIZED (
 )
 UPDATE runs r
 SET state = 'running', occupied = true, executor_id = $3, place = $4, lease_token = w.token,
-    lease_expires_at = clock() + $5::interval, started_at = clock(), prompt_built_at = clock(),
+    lease_expires_at = clock() + $5::interval, started_at = clock(),
     deadline_at = CASE WHEN a.run_timeout > '0' THEN clock() + a.run_timeout END,
     idle_deadline_at = CASE WHEN a.idle_timeout > '0' THEN clock() + a.idle_timeout END,
     event_seq = r.event_seq + 1
@@ -158,7 +158,7 @@ RETURNING r.run_id, r.workspace_id, r.agent_id, r.wakeup_id, r.issue_id, r.state
     r.reason, r.message, r.exit_code, r.summary, r.result, r.responsible_user_id, r.occupied, r.executor_id, r.place,
     r.lease_token, r.lease_expires_at, r.deadline_at, r.idle_deadline_at, r.process_pid, r.process_start_ticks,
     r.trace_carrier, r.agent_carrier, r.created_at, r.started_at, r.finished_at, r.follow_up_done_at, r.start_by, r.scheduled_retry_at,
-    r.failure_class, r.retry_not_before, r.comment_status, r.left_progress, r.prompt_built_at,
+    r.failure_class, r.retry_not_before, r.comment_status, r.left_progress,
     r.last_output_at, r.progress, r.event_seq;
 
 -- name: stamp_execution

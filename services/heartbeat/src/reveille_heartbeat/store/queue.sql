@@ -32,7 +32,7 @@ RETURNING run_id, workspace_id, agent_id, wakeup_id, issue_id, state, attempt, r
     reason, message, exit_code, summary, result, responsible_user_id, occupied, executor_id, place,
     lease_token, lease_expires_at, deadline_at, idle_deadline_at, process_pid, process_start_ticks,
     trace_carrier, agent_carrier, created_at, started_at, finished_at, follow_up_done_at, start_by, scheduled_retry_at,
-    failure_class, retry_not_before, comment_status, left_progress, prompt_built_at, last_output_at,
+    failure_class, retry_not_before, comment_status, left_progress, last_output_at,
     progress, event_seq;
 
 -- name: overdue_queued

@@ -242,7 +242,6 @@ def to_run(row: Record) -> Run:
         retry_not_before=row["retry_not_before"],
         comment_status=CommentStatus(row["comment_status"]),
         left_progress=row["left_progress"],
-        prompt_built_at=row["prompt_built_at"],
         last_output_at=row["last_output_at"],
         progress=row["progress"],
     )

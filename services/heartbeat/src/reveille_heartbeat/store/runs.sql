@@ -4,7 +4,7 @@ SELECT run_id, workspace_id, agent_id, wakeup_id, issue_id, state, attempt, retr
     reason, message, exit_code, summary, result, responsible_user_id, occupied, executor_id, place,
     lease_token, lease_expires_at, deadline_at, idle_deadline_at, process_pid, process_start_ticks,
     trace_carrier, agent_carrier, created_at, started_at, finished_at, follow_up_done_at, start_by, scheduled_retry_at,
-    failure_class, retry_not_before, comment_status, left_progress, prompt_built_at, last_output_at,
+    failure_class, retry_not_before, comment_status, left_progress, last_output_at,
     progress
 FROM runs
 WHERE run_id = ANY($1::uuid[]);
@@ -22,7 +22,7 @@ SELECT run_id, workspace_id, agent_id, wakeup_id, issue_id, state, attempt, retr
     occupied, executor_id, place, lease_token, lease_expires_at, deadline_at, idle_deadline_at,
     process_pid, process_start_ticks, trace_carrier, agent_carrier, created_at, started_at,
     finished_at, follow_up_done_at, start_by, scheduled_retry_at,
-    failure_class, retry_not_before, comment_status, left_progress, prompt_built_at, last_output_at,
+    failure_class, retry_not_before, comment_status, left_progress, last_output_at,
     progress
 FROM runs
 WHERE workspace_id = $1
@@ -46,7 +46,7 @@ SELECT run_id, workspace_id, agent_id, wakeup_id, issue_id, state, attempt, retr
     reason, message, exit_code, summary, result, responsible_user_id, occupied, executor_id, place,
     lease_token, lease_expires_at, deadline_at, idle_deadline_at, process_pid, process_start_ticks,
     trace_carrier, agent_carrier, created_at, started_at, finished_at, follow_up_done_at, start_by, scheduled_retry_at,
-    failure_class, retry_not_before, comment_status, left_progress, prompt_built_at, last_output_at,
+    failure_class, retry_not_before, comment_status, left_progress, last_output_at,
     progress
 FROM runs WHERE wakeup_id = $1 ORDER BY attempt DESC;
 
@@ -56,7 +56,7 @@ SELECT run_id, workspace_id, agent_id, wakeup_id, issue_id, state, attempt, retr
     reason, message, exit_code, summary, result, responsible_user_id, occupied, executor_id, place,
     lease_token, lease_expires_at, deadline_at, idle_deadline_at, process_pid, process_start_ticks,
     trace_carrier, agent_carrier, created_at, started_at, finished_at, follow_up_done_at, start_by, scheduled_retry_at,
-    failure_class, retry_not_before, comment_status, left_progress, prompt_built_at, last_output_at,
+    failure_class, retry_not_before, comment_status, left_progress, last_output_at,
     progress
 FROM runs WHERE issue_id = $1 ORDER BY run_id DESC LIMIT $2;
 
@@ -66,7 +66,7 @@ SELECT run_id, workspace_id, agent_id, wakeup_id, issue_id, state, attempt, retr
     reason, message, exit_code, summary, result, responsible_user_id, occupied, executor_id, place,
     lease_token, lease_expires_at, deadline_at, idle_deadline_at, process_pid, process_start_ticks,
     trace_carrier, agent_carrier, created_at, started_at, finished_at, follow_up_done_at, start_by, scheduled_retry_at,
-    failure_class, retry_not_before, comment_status, left_progress, prompt_built_at, last_output_at,
+    failure_class, retry_not_before, comment_status, left_progress, last_output_at,
     progress
 FROM runs WHERE agent_id = $1 ORDER BY run_id DESC LIMIT $2;
 
@@ -94,7 +94,7 @@ RETURNING run_id, workspace_id, agent_id, wakeup_id, issue_id, state, attempt, r
     reason, message, exit_code, summary, result, responsible_user_id, occupied, executor_id, place,
     lease_token, lease_expires_at, deadline_at, idle_deadline_at, process_pid, process_start_ticks,
     trace_carrier, agent_carrier, created_at, started_at, finished_at, follow_up_done_at, start_by, scheduled_retry_at,
-    failure_class, retry_not_before, comment_status, left_progress, prompt_built_at, last_output_at,
+    failure_class, retry_not_before, comment_status, left_progress, last_output_at,
     progress, event_seq;
 
 -- name: insert_run_events

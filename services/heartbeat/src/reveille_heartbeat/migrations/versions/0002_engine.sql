@@ -257,8 +257,6 @@ ALTER TABLE runs
         'not_applicable', 'satisfied', 'retry_queued', 'retry_exhausted')),
     -- Whether it left something on its issue that others can see.
     ADD COLUMN left_progress boolean NOT NULL DEFAULT false,
-    -- From here on the agent cannot be told anything new.
-    ADD COLUMN prompt_built_at timestamptz,
     ADD COLUMN last_output_at timestamptz,
     ADD COLUMN progress jsonb,
     ADD COLUMN progress_at timestamptz,
