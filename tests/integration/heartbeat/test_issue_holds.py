@@ -125,6 +125,23 @@ async def test_a_pause_ends_runs_at_work_and_passes_over_what_is_said(desk: Desk
     assert (await desk.reasons(other.issue_id))[-1] == ("issue_commented", "queued")
 
 
+async def test_what_is_said_outlives_a_pause_and_another_owner_where_it_joined_a_wake(
+    desk: Desk,
+) -> None:
+    ann, bob = await desk.agents("ann", "bob")
+    issue = await desk.create(assignee_agent_id=ann.agent_id)
+    await desk.say(issue.issue_id, "Mind the migration.")
+    assert await desk.reasons(issue.issue_id) == [
+        ("issue_assigned", "queued"),
+        ("issue_commented", "coalesced"),
+    ]
+
+    assert (await hold(desk, issue.issue_id)).cancelled_wakeups == 0
+    await desk.update(issue.issue_id, assignee_agent_id=bob.agent_id)
+
+    assert ("issue_assigned", "queued") in await desk.reasons(issue.issue_id)
+
+
 async def test_a_hold_whose_maker_died_stops_the_agent_all_the_same(
     stage: Stage, replicas: Replicas, rows: Rows
 ) -> None:

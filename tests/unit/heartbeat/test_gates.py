@@ -53,8 +53,10 @@ REVIEW = replace(WAKEUP, wake_reason="execution_review_requested")
         ({"issue": DONE, "wakeup": replace(ASSIGNED, comment_ids=(OTHER,))}, Reason.ISSUE_CLOSED),
         ({"issue": THEIRS}, Reason.ISSUE_ASSIGNEE_CHANGED),
         ({"issue": THEIRS, "wakeup": ANSWERS}, None),
+        ({"issue": THEIRS, "wakeup": replace(ASSIGNED, context=DECIDED.context)}, None),
         ({"issue": THEIRS, "wakeup": replace(WAKEUP, wake_reason="robot_wants")}, None),
         ({"wakeup": REVIEW}, Reason.ISSUE_REVIEWER_CHANGED),
+        ({"wakeup": replace(REVIEW, context=ANSWERS.context)}, None),
         (
             {"wakeup": REVIEW, "issue": replace(ISSUE, reviewer_agent_id=AGENT.agent_id)},
             None,

@@ -8,7 +8,7 @@ from typing import Any
 from uuid import UUID
 
 import pytest
-from tests.unit.heartbeat.made import AGENT, ISSUE, NOW
+from tests.unit.heartbeat.made import AGENT, ISSUE, NOW, WAKEUP
 
 from reveille_heartbeat.domain.checkout import READY, Claim, begins_work, claim
 from reveille_heartbeat.domain.issue_changes import (
@@ -26,12 +26,14 @@ from reveille_heartbeat.domain.reasons import Reason
 from reveille_heartbeat.domain.states import IssueState, may_move
 from reveille_heartbeat.domain.tree import Member, Placed, member_found, restores
 from reveille_heartbeat.domain.values import WakeupSource
-from reveille_heartbeat.domain.wakes import WakeReason
+from reveille_heartbeat.domain.wakes import APPROVAL, COMMENT_REASON, WakeReason
 
 S, W = IssueState, WakeReason
 MINE, OTHER, REVIEWER = AGENT.agent_id, UUID(int=20), UUID(int=21)
 RUN, PAST, LIVE = UUID(int=30), UUID(int=31), UUID(int=32)
 OURS = replace(ISSUE, assignee_agent_id=MINE)
+SAID = {COMMENT_REASON: W.ISSUE_COMMENTED.value}
+DECIDED = {APPROVAL: {"decision": "approved"}}
 
 
 @pytest.mark.parametrize(
@@ -150,27 +152,38 @@ def test_a_change_wakes_whom_it_concerns(
 
 
 @pytest.mark.parametrize(
-    ("agent", "reason", "changes", "expected"),
+    ("agent", "reason", "context", "changes", "expected"),
     [
-        (MINE, W.ISSUE_ASSIGNED, {"assignee_agent_id": OTHER}, Reason.ISSUE_ASSIGNEE_CHANGED),
-        (MINE, "autopilot_run", {"assignee_agent_id": None}, Reason.ISSUE_ASSIGNEE_CHANGED),
-        (MINE, W.ISSUE_COMMENTED, {"assignee_agent_id": OTHER}, None),
-        (MINE, W.ISSUE_ASSIGNED, {"title": "Other"}, None),
-        (OTHER, W.ISSUE_ASSIGNED, {"assignee_agent_id": OTHER}, None),
+        (MINE, W.ISSUE_ASSIGNED, {}, {"assignee_agent_id": OTHER}, Reason.ISSUE_ASSIGNEE_CHANGED),
+        (MINE, "autopilot_run", {}, {"assignee_agent_id": None}, Reason.ISSUE_ASSIGNEE_CHANGED),
+        # What an agent is told reaches it, also where it joined a wake of another reason.
+        (MINE, W.ISSUE_COMMENTED, SAID, {"assignee_agent_id": OTHER}, None),
+        (MINE, W.ISSUE_ASSIGNED, SAID, {"assignee_agent_id": OTHER}, None),
+        (MINE, W.APPROVAL_APPROVED, DECIDED, {"assignee_agent_id": OTHER}, None),
+        (MINE, W.ISSUE_ASSIGNED, DECIDED, {"assignee_agent_id": OTHER}, None),
+        (REVIEWER, W.EXECUTION_REVIEW_REQUESTED, SAID, {"reviewer_agent_id": OTHER}, None),
+        (MINE, W.ISSUE_ASSIGNED, {}, {"title": "Other"}, None),
+        (OTHER, W.ISSUE_ASSIGNED, {}, {"assignee_agent_id": OTHER}, None),
         (
             REVIEWER,
             W.EXECUTION_REVIEW_REQUESTED,
+            {},
             {"reviewer_agent_id": OTHER},
             Reason.ISSUE_REVIEWER_CHANGED,
         ),
-        (REVIEWER, W.EXECUTION_REVIEW_REQUESTED, {"assignee_agent_id": OTHER}, None),
+        (REVIEWER, W.EXECUTION_REVIEW_REQUESTED, {}, {"assignee_agent_id": OTHER}, None),
     ],
 )
 def test_a_wake_is_void_once_the_work_is_anothers(
-    agent: UUID, reason: str, changes: dict[str, Any], expected: Reason | None
+    agent: UUID,
+    reason: str,
+    context: dict[str, Any],
+    changes: dict[str, Any],
+    expected: Reason | None,
 ) -> None:
     before = replace(OURS, reviewer_agent_id=REVIEWER)
-    assert void_after(before, replace(before, **changes), agent, reason) is expected
+    wakeup = replace(WAKEUP, agent_id=agent, wake_reason=reason, context=context)
+    assert void_after(before, replace(before, **changes), wakeup) is expected
 
 
 @pytest.mark.parametrize(

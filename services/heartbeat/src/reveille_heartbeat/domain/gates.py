@@ -15,7 +15,7 @@ from reveille_heartbeat.domain.reasons import Reason
 from reveille_heartbeat.domain.states import ISSUE_TERMINAL, IssueState
 from reveille_heartbeat.domain.targets import Target, no_work
 from reveille_heartbeat.domain.values import Issue, Refusal, Wakeup, WakeupSource
-from reveille_heartbeat.domain.wakes import APPROVAL, COMMENT_REASON, FOR_THE_ASSIGNEE, WakeReason
+from reveille_heartbeat.domain.wakes import FOR_THE_ASSIGNEE, WakeReason, answers, tells
 
 # A refusal for the state of its agent, or by a person's hold, is a cancellation; all others say
 # that there was nothing to do.
@@ -39,13 +39,13 @@ class Waiting:
 
     @property
     def answers(self) -> bool:
-        """Whether somebody said something and waits for an answer; checked when it was enqueued."""
-        return COMMENT_REASON in self.wakeup.context
+        """Whether somebody said something and waits for an answer."""
+        return answers(self.wakeup.context)
 
     @property
     def tells(self) -> bool:
         """Whether it answers somebody, or brings its agent a decision that it asked for."""
-        return self.answers or APPROVAL in self.wakeup.context
+        return tells(self.wakeup.context)
 
 
 Gate = Callable[[Waiting], Refusal | None]
@@ -88,8 +88,8 @@ def issue_open(run: Waiting) -> Refusal | None:
 
 
 def still_assigned(run: Waiting) -> Refusal | None:
-    """What is meant for the assignee still goes to it; what was said to an agent reaches it."""
-    if run.issue is None or run.issue.assignee_agent_id == run.agent_id or run.answers:
+    """What is meant for the assignee still goes to it; what an agent is told reaches it."""
+    if run.issue is None or run.issue.assignee_agent_id == run.agent_id or run.tells:
         return None
     wakeup = run.wakeup
     if wakeup.source is not WakeupSource.ASSIGNMENT and wakeup.wake_reason not in FOR_THE_ASSIGNEE:
@@ -100,10 +100,10 @@ def still_assigned(run: Waiting) -> Refusal | None:
 
 
 def still_reviewer(run: Waiting) -> Refusal | None:
-    """A review is still asked of this agent."""
+    """A review is still asked of this agent; what an agent is told reaches it."""
     if run.wakeup.wake_reason != WakeReason.EXECUTION_REVIEW_REQUESTED or run.issue is None:
         return None
-    if run.issue.reviewer_agent_id == run.agent_id:
+    if run.issue.reviewer_agent_id == run.agent_id or run.tells:
         return None
     return Refusal(
         Reason.ISSUE_REVIEWER_CHANGED, f"issue {run.issue.identifier} is judged by somebody else"

@@ -7,8 +7,8 @@ from uuid import UUID
 
 from reveille_heartbeat.domain.reasons import Reason
 from reveille_heartbeat.domain.states import ISSUE_TERMINAL, IssueState
-from reveille_heartbeat.domain.values import Issue, WakeupSource
-from reveille_heartbeat.domain.wakes import COMMENTED, WakeReason
+from reveille_heartbeat.domain.values import Issue, Wakeup, WakeupSource
+from reveille_heartbeat.domain.wakes import WakeReason, tells
 
 MAX_RELATIONS = 100
 
@@ -41,12 +41,14 @@ def wakes_after(before: Issue, after: Issue, *, by_agent: UUID | None) -> list[I
     return wakes
 
 
-def void_after(before: Issue, after: Issue, agent_id: UUID, wake_reason: str) -> Reason | None:
+def void_after(before: Issue, after: Issue, wakeup: Wakeup) -> Reason | None:
     """Say why a wake that waits has no object any more; None when it still has one.
 
-    What somebody said to an agent reaches it although the work is another's now.
+    What an agent is told reaches it although the work is another's now.
     """
-    reviews = wake_reason == WakeReason.EXECUTION_REVIEW_REQUESTED
+    if tells(wakeup.context):
+        return None
+    reviews = wakeup.wake_reason == WakeReason.EXECUTION_REVIEW_REQUESTED
     if reviews:
         was, now, reason = (
             before.reviewer_agent_id,
@@ -59,9 +61,7 @@ def void_after(before: Issue, after: Issue, agent_id: UUID, wake_reason: str) ->
             after.assignee_agent_id,
             Reason.ISSUE_ASSIGNEE_CHANGED,
         )
-    if was != agent_id or now == agent_id or wake_reason in COMMENTED:
-        return None
-    return reason
+    return reason if was == wakeup.agent_id != now else None
 
 
 def may_be_woken(issue: Issue) -> bool:

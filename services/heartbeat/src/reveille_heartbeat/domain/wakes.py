@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from enum import StrEnum
+from typing import Any
 
 
 class WakeReason(StrEnum):
@@ -28,8 +30,6 @@ _W = WakeReason
 COMMENTED = frozenset(
     {_W.ISSUE_COMMENTED, _W.ISSUE_COMMENT_MENTIONED, _W.ISSUE_REOPENED_VIA_COMMENT}
 )
-# A decision that the agent itself has asked for.
-DECIDED = frozenset({_W.APPROVAL_APPROVED, _W.APPROVAL_REJECTED, _W.APPROVAL_REVISION_REQUESTED})
 # Meant for whoever the issue belongs to, and for nobody else.
 FOR_THE_ASSIGNEE = frozenset(
     {
@@ -51,3 +51,13 @@ COMMENT_REASON = "comment_reason"
 # In the context of a wake that brings its agent a decision, also where that joined another one:
 # the answer to its own question, which may pass holds and blockers, too.
 APPROVAL = "approval"
+
+
+def answers(context: Mapping[str, Any]) -> bool:
+    """Tell whether a wake answers somebody who said something; checked when it was enqueued."""
+    return COMMENT_REASON in context
+
+
+def tells(context: Mapping[str, Any]) -> bool:
+    """Tell whether a wake answers somebody, or brings its agent a decision that it asked for."""
+    return answers(context) or APPROVAL in context

@@ -81,7 +81,7 @@ WHERE hold_id = $1 AND issue_id = ANY($2::uuid[]);
 
 -- name: unsettled_with_work
 -- The wakes of issues that have not ended, and whether an attempt is at work. $1 issues
-SELECT w.wakeup_id, w.wake_reason, EXISTS (
+SELECT w.wakeup_id, w.context, EXISTS (
         SELECT FROM runs r WHERE r.run_id = w.run_id AND r.occupied
     ) AS at_work
 FROM wakeup_requests w

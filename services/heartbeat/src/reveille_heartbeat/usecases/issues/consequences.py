@@ -20,7 +20,7 @@ from reveille_heartbeat.domain.issue_changes import (
 )
 from reveille_heartbeat.domain.states import ISSUE_TERMINAL
 from reveille_heartbeat.domain.values import Issue, Wish
-from reveille_heartbeat.domain.wakes import COMMENT_REASON, WakeReason
+from reveille_heartbeat.domain.wakes import WakeReason
 from reveille_heartbeat.store.queries import Q
 from reveille_heartbeat.store.rows import to_issue, to_wakeup
 from reveille_heartbeat.usecases.issues.authors import HEARTBEAT, Author
@@ -116,9 +116,7 @@ class Consequences:
         rows = await tx.fetch(Q["waiting_wakeups_of_issue"], after.issue_id)
         over = False
         for wakeup in sorted(map(to_wakeup, rows), key=lambda each: each.wakeup_id):
-            # A comment that joined it was said to its agent, too.
-            asked = wakeup.context.get(COMMENT_REASON, wakeup.wake_reason)
-            reason = void_after(before, after, wakeup.agent_id, asked)
+            reason = void_after(before, after, wakeup)
             if reason is not None:
                 message = f"issue {after.identifier} is not its agent's any more"
                 over |= await end_waiting_wakeup(tx, wakeup.wakeup_id, reason, message, ended)

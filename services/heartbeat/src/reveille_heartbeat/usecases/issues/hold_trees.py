@@ -21,7 +21,7 @@ from reveille_heartbeat.domain.tree import (
     restores,
 )
 from reveille_heartbeat.domain.values import Issue
-from reveille_heartbeat.domain.wakes import COMMENTED, DECIDED
+from reveille_heartbeat.domain.wakes import tells
 from reveille_heartbeat.store.issue_rows import to_hold, to_member
 from reveille_heartbeat.store.queries import Q
 from reveille_heartbeat.store.rows import to_issue
@@ -189,8 +189,8 @@ class HoldTrees:
 async def _stop(tx: Tx, issue_ids: list[UUID], new: NewHold, ended: Ended) -> int:
     """Cancel what waits for issues and what works on them, as far as the hold says so.
 
-    What somebody said, or has decided for an agent, waits on: it may pass a pause, and its claim
-    decides that.
+    What tells an agent something waits on, whatever else it asks: it may pass a pause, and its
+    claim decides that.
     """
     rows = await tx.fetch(Q["unsettled_with_work"], issue_ids)
     pause = new.mode is HoldMode.PAUSE
@@ -200,7 +200,7 @@ async def _stop(tx: Tx, issue_ids: list[UUID], new: NewHold, ended: Ended) -> in
     for row in rows:
         if row["at_work"] and new.let_runs_finish:
             continue
-        if pause and not row["at_work"] and row["wake_reason"] in COMMENTED | DECIDED:
+        if pause and not row["at_work"] and tells(row["context"]):
             continue
         await cancel_wakeup(tx, row["wakeup_id"], reason, message, ended)
         cancelled += 1
