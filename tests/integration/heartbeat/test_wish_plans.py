@@ -10,7 +10,7 @@ from tests.integration.heartbeat.desk import Desk
 from reveille_heartbeat.store.queries import Q
 
 _ROWS = 20_000
-_LARGE = ("wakeup_requests", "runs", "issues", "issue_relations", "occurrences")
+_LARGE = ("issues", "issue_relations", "wakeup_requests", "runs", "occurrences")
 
 
 async def fill(desk: Desk) -> None:
@@ -99,10 +99,14 @@ async def test_no_history_is_read_for_a_wish(desk: Desk) -> None:
         "unsettled_with_work": [issues],
         "wakes_swallowed": [issues, None],
     }
-    for _ in ("before", "after"):
+    admin = await desk.database.admin()
+    await admin.execute("SET search_path = heartbeat")
+    # Half of the statistics is what autovacuum has at some moment of such a day.
+    for analyzed in ("", *_LARGE):
+        if analyzed:
+            await admin.execute(f"ANALYZE {analyzed}")
         for name, arguments in asked.items():
             plan = await desk.rows.fetch(f"EXPLAIN {Q[name].sql}", *arguments)
             text = "\n".join(row["QUERY PLAN"] for row in plan)
             for table in _LARGE:
                 assert f"Seq Scan on {table}" not in text, f"{name}\n{text}"
-        await (await desk.database.admin()).execute("ANALYZE")

@@ -199,11 +199,13 @@ CROSS JOIN LATERAL (
 WHERE c.ended;
 
 -- name: queue_places
--- The runs that wait for issues, with what their places depend on. $1 issues
-SELECT r.run_id, r.ready_rank, r.priority, i.status, i.priority AS issue_priority, EXISTS (
-        SELECT FROM issue_relations l JOIN issues b ON b.issue_id = l.blocker_issue_id
+-- The runs that wait for issues, with what their places depend on. Blockers are counted, which is
+-- done issue by issue: an EXISTS may also be answered from a hash of all blockers there are.
+-- $1 issues
+SELECT r.run_id, r.ready_rank, r.priority, i.status, i.priority AS issue_priority, (
+        SELECT count(*) FROM issue_relations l JOIN issues b ON b.issue_id = l.blocker_issue_id
         WHERE l.issue_id = i.issue_id AND b.status <> 'done'
-    ) AS waits
+    ) > 0 AS waits
 FROM runs r JOIN issues i ON i.issue_id = r.issue_id
 WHERE r.issue_id = ANY($1::uuid[]) AND r.state IN ('queued', 'scheduled_retry');
 
