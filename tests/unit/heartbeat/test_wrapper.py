@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import os
+import select
 import sys
 from collections.abc import AsyncIterator
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -195,6 +198,10 @@ async def test_a_time_limit_leaves_nothing_behind(started: Any, spool: Spool) ->
     await ended(left_alone)
 
     for spawned in (going, left_alone):
+        # It was told to end just before the wrapper's own end, and is given time to do so.
+        for pid in living_in_session(spawned.identity.pid):
+            with suppress(ProcessLookupError):
+                assert select.select([os.pidfd_open(pid)], [], [], 10)[0], f"{pid} goes on"
         assert living_in_session(spawned.identity.pid) == []
 
 
