@@ -25,7 +25,7 @@ _STATUS_BYTES = 16
 _KNOWN = frozenset(
     {
         *("payload.json", "payload.body", "result.json", "work"),
-        *("identity", "stdout", "stderr", "exit", "ran_out", "unstarted", "keeping"),
+        *("identity", "stdout", "stderr", "exit", "ran_out", "unstarted"),
     }
 )
 

@@ -8,8 +8,7 @@
 # and with a pipe as stdin, which brings the word to start and stays open while the service lives.
 #
 # It leaves in SPOOL: identity (pid, start time, place), stdout, stderr, and at the end exit (the
-# status), ran_out when the time ran out, or unstarted when the word never came; keeping while the
-# time is kept here.
+# status), ran_out when the time ran out here, or unstarted when the word never came.
 set -u
 umask 077
 spool=$1 place=$2 limit=$3 ends=$4 grace=$5 blocks=$6
@@ -40,11 +39,8 @@ if [ "$limit" -gt 0 ]; then
     (
         read -r word <&3
         now=$(date +%s) || now=$((ends - limit))
-        trap 'kill "$!"; exit 0' TERM
-        printf '' >"$spool/keeping"
         if [ "$now" -lt "$ends" ]; then
-            sleep "$((ends - now))" &
-            wait "$!"
+            sleep "$((ends - now))"
         fi
         trap '' TERM
         rm -rf -- "$spool/ran_out"
@@ -71,13 +67,14 @@ if [ -e "$spool/exit" ] || [ -L "$spool/exit" ]; then
 fi
 printf '%s\n' "$status" >"$spool/exit"
 if [ -n "$timer" ]; then
-    # Once it sleeps it has to end its sleep, too. Before that it may be so new that it would miss
-    # a signal it can catch.
-    if [ -e "$spool/keeping" ]; then
-        kill -TERM "$timer"
-    else
-        kill -KILL "$timer"
-    fi
+    # Not TERM: it may be so new that it would miss a signal it could catch. The sleep that it
+    # leaves behind ends with the rest of this group.
+    kill -KILL "$timer"
     wait "$timer"
+    kill -TERM "-$$"
+    if [ -e "$spool/ran_out" ]; then
+        sleep "$grace"
+        kill -KILL "-$$"
+    fi
 fi
 exit 0
