@@ -169,6 +169,8 @@ async def test_a_role_is_bounded_wherever_it_logs_in(
         "statement_timeout": "30s",
         "lock_timeout": "5s",
         "idle_in_transaction_session_timeout": "1min",
+        "enable_seqscan": "off",
+        "jit": "off",
     }
 
     assert {name: await application.fetchval(f"SHOW {name}") for name in expected} == expected

@@ -8,6 +8,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 from uuid import uuid4
 
+import asyncpg
 import pytest
 import pytest_asyncio
 
@@ -21,22 +22,19 @@ GRACE = timedelta(seconds=2)
 EARLY = datetime(2000, 1, 1, tzinfo=UTC)
 
 
-@pytest_asyncio.fixture
-async def large(database: TestDatabase) -> Database:
-    """A queue with a long past, of which a few deliveries are due."""
-    opened = await database.open("webhook")
-    admin = await database.admin()
+async def fill(admin: asyncpg.Connection[asyncpg.Record], *, due_each: int) -> None:
+    """Make a queue of which one delivery in `due_each` is due, and many endpoints."""
     await admin.execute(
         """
         INSERT INTO webhook.deliveries (id, endpoint_id, workspace_id, provider, event, action,
             signature_state, state, body, body_bytes, body_sha256, response_status, dedupe_key,
             available_at, received_at, last_received_at, queued_at, finished_at)
         SELECT gen_random_uuid(), md5((n % 50)::text)::uuid, md5('w')::uuid, 'github', 'push', '',
-            'valid', CASE WHEN n % 1000 = 0 THEN 'queued' ELSE 'dispatched' END, 'x', 1,
+            'valid', CASE WHEN n % $2 = 0 THEN 'queued' ELSE 'dispatched' END, 'x', 1,
             decode(repeat('00', 32), 'hex'), 200, n::text, t, t, t, t,
-            CASE WHEN n % 1000 = 0 THEN NULL ELSE t END
+            CASE WHEN n % $2 = 0 THEN NULL ELSE t END
         FROM generate_series(1, $1) AS n, (SELECT clock_timestamp() - interval '1 h' AS t) AS t
-        """.replace("$1", str(ROWS))
+        """.replace("$1", str(ROWS)).replace("$2", str(due_each))
     )
     await admin.execute(
         """
@@ -46,6 +44,13 @@ async def large(database: TestDatabase) -> Database:
         FROM generate_series(1, $1) AS n
         """.replace("$1", str(ROWS))
     )
+
+
+@pytest_asyncio.fixture
+async def large(database: TestDatabase) -> Database:
+    """A queue with a long past, of which a few deliveries are due."""
+    opened = await database.open("webhook")
+    await fill(await database.admin(), due_each=1000)
     return opened
 
 
@@ -59,6 +64,11 @@ async def scans(database: Database, query: Query, *arguments: object) -> set[tup
     """Give how a statement would read tables: kind and index of each scan."""
     async with database.session() as tx:
         text = await tx.raw.fetchval(f"EXPLAIN (FORMAT JSON) {query.sql}", *arguments)
+    return tables_read(text)
+
+
+def tables_read(text: str) -> set[tuple[str, str]]:
+    """Give kind and index of each scan of a plan."""
     plan = json.loads(text)[0]["Plan"]
     return {
         (node["Node Type"], node.get("Index Name", ""))
@@ -121,6 +131,25 @@ async def test_hot_statements_read_what_they_need(
     assert indexes["copies"] & {"deliveries_live_key", "deliveries_by_key"}
     assert {"endpoints_token", "endpoints_previous_token"} <= indexes["tokens"]
     assert indexes["page"] <= {"deliveries_by_workspace", "deliveries_by_endpoint"}
+
+
+async def test_a_plan_made_for_an_empty_table_serves_a_full_one(
+    database: TestDatabase,
+) -> None:
+    """Of many that are due, as while autopilot is away, those that were judged are found by id."""
+    opened = await database.open("webhook")
+    judged = "ARRAY[gen_random_uuid()], '{accepted}', '{NULL}', '{queued}', '{x}', '{x}', '{200}'"
+    async with opened.session() as tx:
+        await tx.raw.execute("SET plan_cache_mode = force_generic_plan")
+        await tx.raw.execute(f"PREPARE judged AS {deliveries.Q['record_admissions'].sql}")
+        await tx.raw.execute(f"EXECUTE judged ({judged})")
+        await fill(await database.admin(), due_each=1)
+        text = await tx.raw.fetchval(f"EXPLAIN (FORMAT JSON) EXECUTE judged ({judged})")
+        await tx.raw.execute("RESET plan_cache_mode; DEALLOCATE judged")
+
+    found = tables_read(text)
+    assert "Seq Scan" not in {kind for kind, _ in found}
+    assert {index for _, index in found if index} == {"deliveries_pkey"}
 
 
 async def test_forgetting_reads_what_ended_first(large: Database, database: TestDatabase) -> None:

@@ -1,5 +1,6 @@
 -- name: load_rules
 -- Everything the gate judges by, for a batch, in one snapshot; rows that do not exist are null.
+-- In subqueries of their own the values change no plan, and it is made once.
 -- $1 trigger_ids, $2 autopilot_ids (null: the trigger's)
 SELECT i.ordinal, clock() AS now,
     t.id AS t_id, t.autopilot_id AS t_autopilot_id, t.workspace_id AS t_workspace_id,
@@ -21,7 +22,8 @@ SELECT i.ordinal, clock() AS now,
     v.publisher_user_id AS rule_publisher,
     tm.user_id IS NOT NULL AS trigger_publisher_active,
     vm.user_id IS NOT NULL AS rule_publisher_active
-FROM unnest($1::uuid[], $2::uuid[]) WITH ORDINALITY AS i (trigger_id, autopilot_id, ordinal)
+FROM unnest((SELECT $1::uuid[]), (SELECT $2::uuid[])) WITH ORDINALITY
+    AS i (trigger_id, autopilot_id, ordinal)
 LEFT JOIN triggers t ON t.id = i.trigger_id
 LEFT JOIN autopilots a ON a.id = coalesce(i.autopilot_id, t.autopilot_id)
 LEFT JOIN workspaces w ON w.id = a.workspace_id

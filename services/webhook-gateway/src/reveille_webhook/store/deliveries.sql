@@ -83,6 +83,7 @@ WHERE content_key = ANY ($1::bytea[]) AND content_once AND holds_key;
 -- name: record_admissions
 -- How deliveries were judged. One that is judged already, or that the worker holds, is left alone:
 -- the worker hears the same and writes it under its lease.
+-- Found by their ids: the index of all that is due, which `state` alone would offer, may be long.
 -- $1 ids, $2 judgements, $3 run ids, $4 states, $5 reasons, $6 messages,
 -- $7 response statuses (null: the sender's answer is out already)
 UPDATE deliveries AS d
@@ -91,7 +92,8 @@ SET admission = new.admission, run_id = new.run_id, state = new.state, reason = 
     finished_at = CASE new.state WHEN 'queued' THEN NULL ELSE clock() END
 FROM unnest($1::uuid[], $2::text[], $3::uuid[], $4::text[], $5::text[], $6::text[], $7::integer[])
      AS new (id, admission, run_id, state, reason, message, response_status)
-WHERE d.id = new.id AND d.state = 'queued' AND d.admission IS NULL AND d.lease_token IS NULL;
+WHERE d.id = ANY ($1::uuid[]) AND d.id = new.id
+  AND d.state || '' = 'queued' AND d.admission IS NULL AND d.lease_token IS NULL;
 
 -- name: get_delivery
 -- One delivery, without its body. $1 id

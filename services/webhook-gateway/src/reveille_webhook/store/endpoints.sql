@@ -1,7 +1,7 @@
 -- name: find_endpoints
 -- The live endpoints that tokens lead to, a row for each of their secrets; a token before the last
 -- one counts while its grace lasts. An expired secret still tells that a signature is demanded.
--- $1 hashes of tokens
+-- In subqueries of their own the values change no plan, and it is made once. $1 hashes of tokens
 SELECT found.sha256, e.id, e.workspace_id, e.provider, e.max_body_bytes, e.generic,
        e.refuses_copies, e.rate_per_minute, e.hourly_budget, e.lane_path, e.excluded_senders,
        e.own_markers, e.tripped_at, t.moment, s.id AS secret_id, s.sealed,
@@ -9,11 +9,11 @@ SELECT found.sha256, e.id, e.workspace_id, e.provider, e.max_body_bytes, e.gener
        coalesce(s.last_used_at >= date_trunc('minute', t.moment), false) AS used_lately
 FROM (SELECT clock() AS moment) AS t,
      (SELECT asked.sha256, e.id
-      FROM unnest($1::bytea[]) AS asked (sha256)
+      FROM unnest((SELECT $1::bytea[])) AS asked (sha256)
       JOIN endpoints AS e ON e.token_sha256 = asked.sha256
       UNION ALL
       SELECT asked.sha256, e.id
-      FROM unnest($1::bytea[]) AS asked (sha256)
+      FROM unnest((SELECT $1::bytea[])) AS asked (sha256)
       JOIN endpoints AS e ON e.previous_token_sha256 = asked.sha256
       WHERE e.previous_token_expires_at > (SELECT clock())) AS found
 JOIN endpoints AS e ON e.id = found.id
