@@ -139,6 +139,7 @@ class BareBatch:
                 [False] * BATCH,
                 [2] * BATCH,
                 [True] * BATCH,
+                none,
             )
             await _call(
                 connection, "settle_claimed", self.wakeups, ["completed"] * BATCH, empty, empty

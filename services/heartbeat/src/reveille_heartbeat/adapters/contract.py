@@ -70,6 +70,8 @@ class AdapterResult:
     end: End
     answer: Answer | None = None
     problem: str = ""
+    # Seen to its end, with nothing that it started left behind.
+    gone: bool = False
 
 
 class Reporter(Protocol):

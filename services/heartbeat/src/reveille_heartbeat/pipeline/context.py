@@ -58,6 +58,8 @@ class RunContext:
     log_ends: Mapping[LogStream, int] = field(default_factory=dict)
     document: Mapping[str, Any] = field(default_factory=dict)
     result: AdapterResult | None = None
+    # Seconds since the agent was last heard of, where that is not written yet.
+    silence: float | None = None
     outcome: Outcome | None = None
     # Its outcome and what follows it are written.
     over: bool = False

@@ -55,8 +55,7 @@ async def execute(context: RunContext, parts: Parts) -> None:
             await reporter.take_up()
         work = adapter.execute(agent_context, reporter)
         context.result = await (work if adapter.survives else parts.interrupts.run(work))
-        if adapter.survives:
-            await reporter.flush()
+        context.silence = reporter.silence()
     except Detached:
         with isolated("hand_over", run_id=str(context.run_id)):
             await parts.hand_over(context.lease)
@@ -202,14 +201,11 @@ class RunReporter:
             self._telling = True
             self._background.spawn(self._keep_told())
 
-    async def flush(self) -> None:
-        """Bring the last sign of life that was not brought yet: nobody will ask again."""
-        heard, self._heard = self._heard, None
-        if heard is not None:
-            with self._writing():
-                await self._parts.signs.heard(self._context.lease, self._silence(heard))
+    def silence(self) -> float | None:
+        """Give the seconds since the last sign of life, if that was not brought yet."""
+        return None if self._heard is None else self._since(self._heard)
 
-    def _silence(self, heard: float) -> float:
+    def _since(self, heard: float) -> float:
         """Give the seconds since the last output, which may be older than our storing of it."""
         silence = self._silence_of_files() if self._context.resumed else None
         return time.monotonic() - heard if silence is None else silence
@@ -253,7 +249,7 @@ class RunReporter:
             heard, self._heard = self._heard, None
             if heard is not None:
                 try:
-                    await self._parts.signs.heard(self._context.lease, self._silence(heard))
+                    await self._parts.signs.heard(self._context.lease, self._since(heard))
                 except Exception as error:
                     if not is_transient(error):
                         raise

@@ -19,7 +19,8 @@ FOR NO KEY UPDATE;
 -- gives slot and lease back at once. A run that is missing in the answer is not held any more, or
 -- somebody ended it before. $1 runs, $2 tokens, $3 states, $4 reasons, $5 messages, $6 exit codes,
 -- $7 summaries, $8 results, $9 failure classes, $10 providers' times, $11 comment states,
--- $12 whether each left progress, $13 numbers of the last event, $14 whether each is over
+-- $12 whether each left progress, $13 numbers of the last event, $14 whether each is over, $15 seconds
+-- since their agents were last heard of (null: as it is written)
 UPDATE runs r
 SET state = e.state, reason = e.reason, message = e.message, exit_code = e.exit_code,
     summary = e.summary, result = e.result, failure_class = e.failure_class,
@@ -28,12 +29,13 @@ SET state = e.state, reason = e.reason, message = e.message, exit_code = e.exit_
     occupied = NOT e.is_over,
     lease_token = CASE WHEN e.is_over THEN NULL ELSE r.lease_token END,
     lease_expires_at = CASE WHEN e.is_over THEN NULL ELSE r.lease_expires_at END,
-    follow_up_done_at = CASE WHEN e.is_over THEN clock() END
+    follow_up_done_at = CASE WHEN e.is_over THEN clock() END,
+    last_output_at = greatest(r.last_output_at, clock() - make_interval(secs => e.silence))
 FROM unnest($1::uuid[], $2::uuid[], $3::text[], $4::text[], $5::text[], $6::integer[], $7::text[],
     $8::bytea[], $9::text[], $10::timestamptz[], $11::text[], $12::boolean[], $13::integer[],
-    $14::boolean[])
+    $14::boolean[], $15::double precision[])
     AS e (run_id, token, state, reason, message, exit_code, summary, result, failure_class,
-        retry_not_before, comment_status, left_progress, event_seq, is_over)
+        retry_not_before, comment_status, left_progress, event_seq, is_over, silence)
 WHERE r.run_id = ANY($1::uuid[]) AND r.run_id = e.run_id AND r.lease_token = e.token
     AND r.finished_at IS NULL
 RETURNING r.run_id, r.finished_at;

@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -90,11 +91,13 @@ class ProcessAdapter:
             crash_point(SPAWN_AFTER_GO)
             tail = _tail(context, reporter)
             stopped = await self._follow(context, child, tail, reporter)
-            if not stopped and not self._orphanage.is_empty():
+            gone = not stopped and self._orphanage.is_empty()
+            if not stopped and not gone:
                 # What the agent has left behind ends with it.
                 await self._end(context, _family(context, child), reporter)
             await tail.pump(final=True)
-            return result_of(context, watched=True, over_limit=tail.over_limit)
+            result = result_of(context, watched=True, over_limit=tail.over_limit)
+            return replace(result, gone=gone)
         finally:
             # A wrapper that has not had the word gets EOF instead, and ends; one that has it goes
             # on, and keeps the time from now on.

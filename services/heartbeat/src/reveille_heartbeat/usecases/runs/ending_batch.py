@@ -39,6 +39,8 @@ class Finish:
     loaded: Loaded
     # None: it has its terminal state.
     outcome: Outcome | None
+    # Seconds since its agent was last heard of, where that is not written yet.
+    silence: float | None
     # Whether what follows it can be done: nothing of it runs any more.
     follows: bool
 
@@ -167,6 +169,7 @@ class EndingBatch:
             [ending.left_progress for ending, _ in self.ended],
             [ending.event_seq for ending, _ in self.ended],
             [ending.item.follows for ending, _ in self.ended],
+            [ending.item.silence for ending, _ in self.ended],
         )
         if len(rows) != len(self.ended):
             raise AssertionError("the runs are locked, and were open and ours")

@@ -1,7 +1,7 @@
 """Finishing: attempts get their outcome and what follows it, a batch per transaction.
 
-Where nothing of an attempt runs or lies about after its end, both are one write; where something
-does, it is cleared away between the two. Each is done again from the rows alone when its executor
+Where nothing of an attempt runs after its end, for certain, both are one write; where something
+may, it is cleared away between the two. Each is done again from the rows alone when its executor
 was lost.
 """
 
@@ -71,13 +71,17 @@ class Finisher:
             poisoned=lambda error: not is_transient(error),
         )
 
-    async def settle(self, lease: Lease, loaded: Loaded, outcome: Outcome) -> Finished:
+    async def settle(
+        self, lease: Lease, loaded: Loaded, outcome: Outcome, silence: float | None = None
+    ) -> Finished:
         """Write the outcome; an earlier end stays, and this is noted.
+
+        `silence`: seconds since its agent was last heard of, if that is not written yet.
 
         Raises:
             LeaseLost: the run is somebody else's.
         """
-        return await self._batcher.submit(Finish(lease, loaded, outcome, follows=False))
+        return await self._batcher.submit(Finish(lease, loaded, outcome, silence, follows=False))
 
     async def follow_up(self, lease: Lease, loaded: Loaded) -> None:
         """Write what follows an attempt that has ended; one that was done is left as it is.
@@ -85,15 +89,17 @@ class Finisher:
         Raises:
             LeaseLost: the run is somebody else's.
         """
-        await self._batcher.submit(Finish(lease, loaded, None, follows=True))
+        await self._batcher.submit(Finish(lease, loaded, None, None, follows=True))
 
-    async def finish(self, lease: Lease, loaded: Loaded, outcome: Outcome) -> Finished:
-        """Do both at once, for an attempt of which nothing is left.
+    async def finish(
+        self, lease: Lease, loaded: Loaded, outcome: Outcome, silence: float | None = None
+    ) -> Finished:
+        """Do both at once, for an attempt of which nothing runs any more.
 
         Raises:
             LeaseLost: the run is somebody else's.
         """
-        return await self._batcher.submit(Finish(lease, loaded, outcome, follows=True))
+        return await self._batcher.submit(Finish(lease, loaded, outcome, silence, follows=True))
 
     async def close(self) -> None:
         """Write what is queued."""
