@@ -64,22 +64,31 @@ def test_every_point_is_walked() -> None:
     assert sorted(walked) == sorted(at.CRASH_POINTS)
 
 
-async def prepared(stage: Stage, folder: Path) -> tuple[World, agent_pb2.Agent]:
+# With this an agent leaves something behind that runs on.
+LEAVES = "import subprocess\nsubprocess.Popen(['sleep', '60'], start_new_session=True)\n"
+
+
+async def prepared(stage: Stage, folder: Path, leaves: str = "") -> tuple[World, agent_pb2.Agent]:
     """Make a workspace and an agent through a replica that answers, and claims nothing."""
     quiet = await stage.start(engine_concurrency=0, recovery_interval=3600, sweep_interval=3600)
     world = World(quiet.client, folder)
     await world.put()
-    return world, await world.script(marker(folder) + ANSWER)
+    return world, await world.script(marker(folder) + leaves + ANSWER)
 
 
 @pytest.mark.parametrize("point", [*BEFORE_THE_AGENT, *AFTER_THE_AGENT])
 async def test_a_run_survives_the_death_of_its_executor(
     point: str, replicas: Replicas, stage: Stage, tmp_path: Path
 ) -> None:
-    world, agent = await prepared(stage, tmp_path)
+    between = point == at.SETTLE_AFTER_COMMIT
+    world, agent = await prepared(stage, tmp_path, LEAVES if between else "")
     made = await world.issue(agent, "manual:1")
     doomed = await replicas.start(crash_point=point)
     assert await doomed.ended() == 137, doomed.log.read_text()
+    if between:
+        # An agent that left something behind has its outcome before what follows it.
+        (attempt,) = await world.attempts(made.wakeup.wakeup_id)
+        assert (attempt.state, attempt.occupied) == (run_pb2.RUN_STATE_SUCCEEDED, True)
 
     await replicas.start()
     wakeup = await world.settled(made.wakeup.wakeup_id)
