@@ -18,6 +18,7 @@ from tests.integration.autopilot.conftest import (
     MEMBER,
     STRANGER,
     Service,
+    edit_rule,
     make_autopilot,
     make_schedule,
     make_webhook,
@@ -33,6 +34,7 @@ from reveille.common.v1.access_pb2 import ROLE_ADMIN, ROLE_MEMBER, ROLE_OWNER
 from reveille.explain.v1 import explain_service_pb2 as explain_pb
 from reveille.webhook.v1 import endpoint_service_pb2 as endpoint_pb
 from reveille_autopilot.store import triggers
+from reveille_runtime import paging
 from reveille_runtime.requests import fingerprint
 
 Rows: TypeAlias = "asyncpg.Connection[asyncpg.Record]"
@@ -611,3 +613,38 @@ async def test_rules_and_triggers_are_listed_by_page(
     assert [each.trigger_id for each in (*page.triggers, *more.triggers)] == [
         each.trigger_id for each in triggers
     ]
+
+
+async def test_a_page_of_long_rules_ends_where_its_message_is_full(
+    service: Service, world: World, workspace_id: UUID, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rules = [await make_autopilot(service, world, workspace_id) for _ in range(2)]
+    for rule in rules:
+        await edit_rule(service, rule, prompt="x" * 3_000)
+    triggers = [await make_schedule(service, rules[0].autopilot_id) for _ in range(2)]
+    stub, autopilot_id = service.as_user(MEMBER), rules[0].autopilot_id
+
+    # What alone is longer than a page still comes.
+    monkeypatch.setattr(paging, "MAX_BYTES", 100)
+    listed = pb.ListAutopilotsRequest(workspace_id=str(workspace_id))
+    for rule in reversed(rules):
+        page = await stub.ListAutopilots(listed)
+        assert [each.autopilot_id for each in page.autopilots] == [rule.autopilot_id]
+        assert [each.autopilot_id for each in page.summaries] == [rule.autopilot_id]
+        listed.page_token = page.next_page_token
+    assert not listed.page_token
+
+    asked = pb.ListTriggersRequest(autopilot_id=autopilot_id)
+    for trigger in triggers:
+        shown = await stub.ListTriggers(asked)
+        assert [each.trigger_id for each in shown.triggers] == [trigger.trigger_id]
+        asked.page_token = shown.next_page_token
+    assert not asked.page_token
+
+    monkeypatch.setattr(paging, "MAX_BYTES", 8_000)
+    told = pb.ListRuleVersionsRequest(autopilot_id=autopilot_id)
+    for sequences in ([4, 3], [2, 1]):
+        history = await stub.ListRuleVersions(told)
+        assert [each.sequence for each in history.rule_versions] == sequences
+        told.page_token = history.next_page_token
+    assert not told.page_token

@@ -8,7 +8,7 @@ from uuid import UUID
 import pytest
 
 from reveille_runtime.errors import InvalidArgument
-from reveille_runtime.paging import page_token, read_page
+from reveille_runtime.paging import MAX_BYTES, fitting, page_token, read_page
 
 QUERY = ("ListRuns", UUID(int=1), None, "failed")
 
@@ -69,3 +69,20 @@ def test_a_changed_token_is_refused() -> None:
 def test_a_key_of_another_type_is_a_bug() -> None:
     with pytest.raises(TypeError):
         page_token((1.5,), QUERY)
+
+
+@pytest.mark.parametrize(
+    ("sizes", "count"),
+    [
+        ([], 0),
+        ([1, 1, 1], 3),
+        ([MAX_BYTES], 1),
+        ([MAX_BYTES - 1, 1], 2),
+        ([MAX_BYTES, 1], 1),
+        # What is longer than a page by itself still goes, alone.
+        ([MAX_BYTES + 1, 1], 1),
+        ([1, MAX_BYTES, 1], 1),
+    ],
+)
+def test_a_page_holds_what_a_message_has_room_for(sizes: list[int], count: int) -> None:
+    assert fitting(sizes) == count

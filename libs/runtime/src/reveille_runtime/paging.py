@@ -11,7 +11,7 @@ import binascii
 import hashlib
 import hmac
 import json
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from uuid import UUID
@@ -20,6 +20,8 @@ from reveille_runtime.errors import InvalidArgument
 
 DEFAULT_SIZE = 50
 MAX_SIZE = 200
+# What the rows of a page may take; the rest of a message is for tokens and framing.
+MAX_BYTES = 3 * 1024 * 1024
 _MARK_BYTES = 12
 
 KeyPart = str | int | None
@@ -44,6 +46,17 @@ def read_page(page_size: int, page_token: str, query: Sequence[object]) -> Page:
         raise InvalidArgument.of("page_size", "must not be negative", "INVALID_PAGE_SIZE")
     size = min(page_size or DEFAULT_SIZE, MAX_SIZE)
     return Page(size, _read_token(page_token, query) if page_token else None)
+
+
+def fitting(sizes: Iterable[int]) -> int:
+    """Tell how many of the first rows, by their bytes, one message holds; the first always goes."""
+    count = room = 0
+    for size in sizes:
+        room += size
+        if count and room > MAX_BYTES:
+            break
+        count += 1
+    return count
 
 
 def page_token(key: Sequence[object], query: Sequence[object]) -> str:

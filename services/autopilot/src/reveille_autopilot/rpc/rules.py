@@ -14,7 +14,7 @@ from reveille_autopilot.usecases.autopilots import Autopilots, Published
 from reveille_autopilot.usecases.collaborators import Collaborators
 from reveille_autopilot.usecases.read_rules import RuleReader
 from reveille_runtime.access import current_actor
-from reveille_runtime.paging import page_token, read_page
+from reveille_runtime.paging import fitting, page_token, read_page
 
 
 class RuleServicer(AutopilotServiceServicer):
@@ -50,8 +50,13 @@ class RuleServicer(AutopilotServiceServicer):
         page = read_page(request.page_size, request.page_token, query)
         before = None if page.after is None else UUID(str(page.after[0]))
         found = await self._reader.page(current_actor(), workspace_id, statuses, before, page.limit)
-        if len(found.autopilots) > page.size:
-            del found.autopilots[page.size :], found.summaries[page.size :]
+        fits = fitting(
+            rule.ByteSize() + summary.ByteSize()
+            for rule, summary in zip(found.autopilots, found.summaries, strict=True)
+        )
+        shown = min(page.size, fits)
+        if len(found.autopilots) > shown:
+            del found.autopilots[shown:], found.summaries[shown:]
             found.next_page_token = page_token([found.autopilots[-1].autopilot_id], query)
         return found
 
@@ -95,11 +100,10 @@ class RuleServicer(AutopilotServiceServicer):
         page = read_page(request.page_size, request.page_token, query)
         before = None if page.after is None else int(str(page.after[0]))
         found = await self._reader.versions(current_actor(), autopilot_id, before, page.limit)
-        shown = found[: page.size]
-        more = page_token([shown[-1].sequence], query) if len(found) > page.size else ""
-        return pb.ListRuleVersionsResponse(
-            rule_versions=[messages.rule_version(each) for each in shown], next_page_token=more
-        )
+        versions = [messages.rule_version(each) for each in found]
+        shown = versions[: min(page.size, fitting(each.ByteSize() for each in versions))]
+        more = page_token([shown[-1].sequence], query) if len(found) > len(shown) else ""
+        return pb.ListRuleVersionsResponse(rule_versions=shown, next_page_token=more)
 
     async def GetRuleVersion(
         self, request: pb.GetRuleVersionRequest, context: Any

@@ -14,7 +14,7 @@ from reveille_autopilot.usecases.read_rules import RuleReader
 from reveille_autopilot.usecases.signing import SigningSecrets
 from reveille_autopilot.usecases.triggers import Triggers
 from reveille_runtime.access import current_actor
-from reveille_runtime.paging import page_token, read_page
+from reveille_runtime.paging import fitting, page_token, read_page
 
 
 class TriggerServicer(RuleServicer):
@@ -63,11 +63,10 @@ class TriggerServicer(RuleServicer):
         page = read_page(request.page_size, request.page_token, query)
         after = None if page.after is None else UUID(str(page.after[0]))
         found = await self._triggers.page(current_actor(), autopilot_id, after, page.limit)
-        shown = found[: page.size]
-        more = page_token([shown[-1].trigger.id], query) if len(found) > page.size else ""
-        return pb.ListTriggersResponse(
-            triggers=[each.message() for each in shown], next_page_token=more
-        )
+        triggers = [each.message() for each in found]
+        shown = triggers[: min(page.size, fitting(each.ByteSize() for each in triggers))]
+        more = page_token([shown[-1].trigger_id], query) if len(found) > len(shown) else ""
+        return pb.ListTriggersResponse(triggers=shown, next_page_token=more)
 
     async def DeleteTrigger(
         self, request: pb.DeleteTriggerRequest, context: Any
