@@ -73,12 +73,8 @@ async def test_without_the_word_the_agent_never_starts(started: Any, spool: Spoo
 
     assert list(spool.work.iterdir()) == []
     assert spool.exit_code() is None
-    identity = (spool.root / "identity").read_text().split()
-    assert identity == [
-        str(spawned.identity.pid),
-        str(spawned.identity.start_ticks),
-        "boot/ns/spool",
-    ]
+    assert spool.unstarted
+    assert not (spool.root / "identity").exists()
     assert not is_alive(spawned.identity)
 
 
@@ -88,6 +84,12 @@ async def test_with_the_word_it_runs_and_leaves_its_status(started: Any, spool: 
     await ended(spawned)
 
     assert spool.exit_code() == 7
+    identity = (spool.root / "identity").read_text().split()
+    assert identity == [
+        str(spawned.identity.pid),
+        str(spawned.identity.start_ticks),
+        "boot/ns/spool",
+    ]
     assert (spool.root / "stdout").read_text() == "out\n"
     assert (spool.root / "stderr").read_text() == "err\n"
     assert not spool.ran_out

@@ -218,6 +218,10 @@ class Database:
     async def _prepare(self, connection: asyncpg.Connection[asyncpg.Record]) -> None:
         self._offsets.pop(connection.get_server_pid(), None)
         await use_json(connection)
+        # What arrays are made of is asked for once; left alone, each statement that is the first
+        # with another kind of array would ask.
+        query = _Q["array_types"].sql
+        await connection.fetchrow(query, *[None] * query.count("$"))
 
     async def _create_pool(self) -> asyncpg.Pool[asyncpg.Record]:
         settings = self.settings

@@ -5,7 +5,8 @@
 #   LIMIT   seconds it may run, 0 = any   ENDS    when that is over, in seconds since 1970
 #   GRACE   seconds between TERM and KILL
 #   BLOCKS  512-byte blocks a file of the agent may have
-# and with a pipe as stdin, which brings the word to start and stays open while the service lives.
+# and with a pipe as stdin, which brings the word to start, with the start time of this process as
+# the kernel counts it, and stays open while the service lives.
 #
 # It leaves in SPOOL: identity (pid, start time, place), stdout, stderr, and at the end exit (the
 # status), ran_out when the time ran out here, or unstarted when the word never came.
@@ -17,20 +18,15 @@ shift 6
 # Caught, not ignored: what is started below gets the default back.
 trap : TERM INT HUP QUIT
 
-start_ticks() { shift 19; ticks=$1; }
-IFS= read -r stat <"/proc/$$/stat" || exit 125
-# The name may hold anything; what follows its last bracket is numbers.
-start_ticks ${stat##*) }
-printf '%s %s %s\n' "$$" "$ticks" "$place" >"$spool/identity" || exit 125
-
 # The agent starts only when the identity is committed. If the service dies first, this is EOF.
 exec 3<&0 </dev/null
 word=
-IFS= read -r word <&3
+read -r word ticks <&3
 if [ "$word" != go ]; then
     printf '' >"$spool/unstarted"
     exit 125
 fi
+printf '%s %s %s\n' "$$" "$ticks" "$place" >"$spool/identity" || exit 125
 
 # While the service lives it keeps the time by its rows. When it ends, the pipe does, and the time
 # is kept here.
