@@ -78,15 +78,6 @@ async def test_without_the_word_the_agent_never_starts(started: Any, spool: Spoo
     assert not is_alive(spawned.identity)
 
 
-async def test_what_cannot_be_identified_never_starts(started: Any, spool: Spool) -> None:
-    (spool.root / "identity").mkdir()
-    with pytest.raises(IsADirectoryError):
-        started("touch", "here")
-
-    assert spool.unstarted
-    assert list(spool.work.iterdir()) == []
-
-
 async def test_with_the_word_it_runs_and_leaves_its_status(started: Any, spool: Spool) -> None:
     spawned = started("sh", "-c", "echo out; echo err >&2; exit 7")
     spawned.go()

@@ -16,7 +16,7 @@ from uuid import UUID, uuid4
 
 from reveille_heartbeat.adapters.left_files import read_end, read_from, status_of
 from reveille_heartbeat.domain.answer import MAX_BYTES
-from reveille_heartbeat.domain.values import LogStream, ProcessIdentity
+from reveille_heartbeat.domain.values import LogStream
 
 _SPOOL_ID = "spool-id"
 # A status has three digits and a line end; what is longer was not written by the wrapper.
@@ -71,10 +71,6 @@ class Spool:
         if body:
             _write(self.body, body)
         _write(self.payload, payload)
-
-    def identify(self, process: ProcessIdentity, place: str) -> None:
-        """Write which process it is that waits here for the word, or is at work."""
-        _write(self.root / "identity", f"{process.pid} {process.start_ticks} {place}\n".encode())
 
     def read_result(self) -> bytes | None:
         """Give the result file, cut just past what is accepted; None when there is none."""

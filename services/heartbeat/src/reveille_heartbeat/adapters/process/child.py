@@ -109,6 +109,7 @@ def spawn(
                 WRAPPER,
                 "reveille-agent",
                 str(spool.root),
+                place,
                 str(seconds),
                 str(math.ceil(time.time()) + seconds),
                 str(max(1, round(grace))),
@@ -127,26 +128,14 @@ def spawn(
         raise
     finally:
         os.close(reading)
-    try:
-        identity = _identify(spool, process.pid, place)
-    except OSError:
-        # Without the word it ends at once.
-        os.close(writing)
-        process.wait()
-        raise
     # From here on it is awaited and reaped by its handle alone; Popen must neither wait nor warn.
     process.returncode = 0
-    return Spawned(identity, writing, Child(identity, os.pidfd_open(process.pid), ours=True))
-
-
-def _identify(spool: Spool, pid: int, place: str) -> ProcessIdentity:
-    """See which process it is, and leave that in its folder."""
-    ticks = start_ticks(pid)
+    ticks = start_ticks(process.pid)
     if ticks is None:
+        os.close(writing)
         raise OSError("the process was gone before it could be identified")
-    identity = ProcessIdentity(pid, ticks)
-    spool.identify(identity, place)
-    return identity
+    identity = ProcessIdentity(process.pid, ticks)
+    return Spawned(identity, writing, Child(identity, os.pidfd_open(process.pid), ours=True))
 
 
 def attach(identity: ProcessIdentity) -> Child | None:

@@ -1,20 +1,19 @@
 # Stands between the service and one agent, in a session of its own, and outlives the service.
 #
-# Called as: sh -c THIS reveille-agent SPOOL LIMIT ENDS GRACE BLOCKS COMMAND...
-#   SPOOL   the attempt's folder
+# Called as: sh -c THIS reveille-agent SPOOL PLACE LIMIT ENDS GRACE BLOCKS COMMAND...
+#   SPOOL   the attempt's folder          PLACE   where this process lives, for the identity
 #   LIMIT   seconds it may run, 0 = any   ENDS    when that is over, in seconds since 1970
 #   GRACE   seconds between TERM and KILL
 #   BLOCKS  512-byte blocks a file of the agent may have
 # and with a pipe as stdin, which brings the word to start, with the start time of this process as
 # the kernel counts it, and stays open while the service lives.
 #
-# It leaves in SPOOL: stdout, stderr, and at the end exit (the status), ran_out when the time ran out
-# here, or unstarted when the word never came. Who it is, the service writes there: a shell would read
-# its own start time byte by byte, which costs as much as starting a program.
+# It leaves in SPOOL: identity (pid, start time, place), stdout, stderr, and at the end exit (the
+# status), ran_out when the time ran out here, or unstarted when the word never came.
 set -u
 umask 077
-spool=$1 limit=$2 ends=$3 grace=$4 blocks=$5
-shift 5
+spool=$1 place=$2 limit=$3 ends=$4 grace=$5 blocks=$6
+shift 6
 
 # Caught, not ignored: what is started below gets the default back.
 trap : TERM INT HUP QUIT
