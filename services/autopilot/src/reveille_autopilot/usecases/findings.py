@@ -50,7 +50,7 @@ def explain_trigger(trigger: Trigger, rule: Autopilot, next_fire: datetime | Non
     elif rule.status is AutopilotStatus.PAUSED:
         state, reason = "paused", Reason.AUTOPILOT_PAUSED.value
         text = "The autopilot is paused, so the trigger makes no runs."
-        command = f"reveille autopilots resume {rule.id}"
+        command = _into_force(rule)
     elif not trigger.enabled:
         state, reason = "disabled", Reason.TRIGGER_DISABLED.value
         text = "The trigger is switched off, so it makes no runs."
@@ -107,9 +107,16 @@ def explain_autopilot(
             ("autopilot.autopilots", str(rule.id)),
             ("autopilot.rule_versions", str(rule.rule_version_id)),
         ),
-        command=f"reveille autopilots resume {rule.id}" if paused else "",
+        command=_into_force(rule) if paused else "",
         related=_ids(rule.agent_id, rule.squad_id, *(trigger.id for trigger in triggers)),
     )
+
+
+def _into_force(rule: Autopilot) -> str:
+    """Name the step towards force: whoever is archived stays so, and somebody else has to work."""
+    if rule.pause_reason == Reason.TARGET_UNAVAILABLE:
+        return f"reveille autopilots update {rule.id} --agent AGENT"
+    return f"reveille autopilots resume {rule.id}"
 
 
 def _unsynced(trigger: Trigger, receiver: str) -> str:
