@@ -363,3 +363,33 @@ async def test_a_thousand_callers_over_few_keys_are_all_answered() -> None:
     assert answers == [f"{key}={value}" for key, value in wanted]
     assert overlaps == []
     assert (batcher.queued, batcher.in_flight) == (0, 0)
+
+
+async def test_a_batch_that_is_not_full_waits_for_the_one_before_it() -> None:
+    gate = Gate()
+    batcher: Batcher[Item, str] = Batcher("b", gate, max_items=3, max_in_flight=2, gather=60.0)
+    first = submit_all(batcher, items(1))
+    await settle()
+    few = submit_all(batcher, items(2, start=1))
+    await settle()
+    assert gate.batches == [items(1)]
+
+    # A full one waits for nobody.
+    more = submit_all(batcher, items(1, start=3))
+    await settle()
+    assert gate.batches == [items(1), items(3, start=1)]
+    await gate.open_all([*first, *few, *more])
+
+
+async def test_a_slow_batch_holds_the_next_up_for_a_bounded_time() -> None:
+    gate = Gate()
+    batcher: Batcher[Item, str] = Batcher("b", gate, max_in_flight=2, gather=0.01)
+    first = submit_all(batcher, items(1))
+    await gate.waiting.get()
+    second = submit_all(batcher, items(1, start=1))
+    opened = await asyncio.wait_for(gate.waiting.get(), 10)
+
+    assert gate.batches == [items(1), items(1, start=1)]
+    opened.set_result(None)
+    assert await second[0] == "k00001=1"
+    first[0].cancel()

@@ -1,7 +1,7 @@
 """Group commit for callers with one item each: while batches are in flight, the next one fills.
 
-There is no timer. An idle batcher sends an item at once; under load a batch is what arrived while
-the ones before it ran. The batch function sees items sorted by conflict key and never two with an
+An idle batcher sends an item at once; under load a batch is what arrived while the ones before it
+ran. The batch function sees items sorted by conflict key and never two with an
 equal key, so that one multi-row statement can neither deadlock with its like nor meet its own
 rows.
 """
@@ -67,6 +67,10 @@ class Batcher(Generic[I, R]):
     Items with an equal `key` never share a batch and never run at the same time: the later one
     waits for the earlier one's answer. All of them are answered, which is what an insert that
     de-duplicates needs.
+
+    What a batch costs by itself is shared by more items when fewer run beside each other: with
+    `gather` a batch that is not full waits for the one before it, but no longer than that many
+    seconds, so that a slow one holds nobody up.
     """
 
     def __init__(
@@ -77,6 +81,7 @@ class Batcher(Generic[I, R]):
         max_items: int = 200,
         max_bytes: int = 1 << 20,
         max_in_flight: int = 4,
+        gather: float = 0.0,
         max_queue: int = 10_000,
         size: Callable[[I], int] | None = None,
         key: Callable[[I], ConflictKey] | None = None,
@@ -89,6 +94,9 @@ class Batcher(Generic[I, R]):
         self._max_items = max_items
         self._max_bytes = max_bytes
         self._max_in_flight = max_in_flight
+        self._gather = gather
+        # When the last batch began, by the loop's clock.
+        self._began = 0.0
         self._max_queue = max_queue
         self._size = size
         self._key = key
@@ -101,6 +109,7 @@ class Batcher(Generic[I, R]):
         self._queued = 0
         self._batches: set[asyncio.Task[None]] = set()
         self._pump_due = False
+        self._alarm: asyncio.TimerHandle | None = None
         self._closed = False
         self._idle = asyncio.Event()
         self._idle.set()
@@ -134,7 +143,7 @@ class Batcher(Generic[I, R]):
             )
         loop = asyncio.get_running_loop()
         patience = loop.time() + (self._retry_for if timeout is None else timeout)
-        entry = _Entry[I, R](
+        entry: _Entry[I, R] = _Entry(
             item,
             loop.create_future(),
             self._key(item) if self._key is not None else None,
@@ -142,12 +151,13 @@ class Batcher(Generic[I, R]):
             patience,
         )
         self._enqueue(entry)
+        # A timer for the answer alone costs less than a timeout around the caller.
+        over = None if timeout is None else loop.call_at(patience, _give_up, entry.answer)
         try:
-            if timeout is None:
-                return await entry.answer
-            async with asyncio.timeout_at(patience):
-                return await entry.answer
+            return await entry.answer
         finally:
+            if over is not None:
+                over.cancel()
             self._leave(entry)
 
     async def close(self) -> None:
@@ -198,14 +208,29 @@ class Batcher(Generic[I, R]):
 
     def _pump(self) -> None:
         self._pump_due = False
+        loop = asyncio.get_running_loop()
         while self._ready and len(self._batches) < self._max_in_flight:
+            now = loop.time()
+            if self._batches and len(self._ready) < self._max_items:
+                until = self._began + self._gather
+                if now < until:
+                    self._pump_at(until)
+                    return
+            self._began = now
             batch = self._cut()
             # Runs in a copy of this empty context: batches do not see each other's spans either.
-            task = asyncio.get_running_loop().create_task(
-                self._serve(batch), name=f"batch {self.name}"
-            )
+            task = loop.create_task(self._serve(batch), name=f"batch {self.name}")
             self._batches.add(task)
             task.add_done_callback(self._served, context=self._context)
+
+    def _pump_at(self, moment: float) -> None:
+        if self._alarm is None:
+            loop = asyncio.get_running_loop()
+            self._alarm = loop.call_at(moment, self._rung, context=self._context)
+
+    def _rung(self) -> None:
+        self._alarm = None
+        self._pump()
 
     def _cut(self) -> list[_Entry[I, R]]:
         batch: list[_Entry[I, R]] = []
@@ -293,6 +318,11 @@ class Batcher(Generic[I, R]):
 
 def _sort_key(entry: _Entry[I, R]) -> Any:
     return entry.key
+
+
+def _give_up(answer: asyncio.Future[Any]) -> None:
+    if not answer.done():
+        answer.set_exception(TimeoutError())
 
 
 def _answer(entry: _Entry[I, R], result: R | Exception) -> None:

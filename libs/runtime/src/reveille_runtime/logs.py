@@ -31,6 +31,11 @@ def get_logger(name: str) -> structlog.stdlib.BoundLogger:
     return structlog.stdlib.get_logger(name)
 
 
+def tells(name: str, level: int) -> bool:
+    """Tell whether a module's logger lets a level through, for lines of which there are floods."""
+    return logging.getLogger(name).isEnabledFor(level)
+
+
 def configure(service: str, level: str = "INFO", stream: TextIO | None = None) -> None:
     """Send this process's logs, those of libraries included, to a stream (stderr by default)."""
     output = sys.stderr if stream is None else stream

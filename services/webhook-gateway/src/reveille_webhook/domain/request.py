@@ -34,14 +34,17 @@ def values_of(headers: Headers, name: str) -> list[bytes]:
 
 def text_of(headers: Headers, name: str, longest: int = 512) -> str:
     """Give a header's first value as text that a row can hold; empty when there is none."""
-    values = values_of(headers, name)
-    return storable(values[0].decode("latin-1").strip(), longest) if values else ""
+    wanted = name.encode("ascii")
+    for key, value in headers:
+        if key == wanted:
+            return storable(value.decode("latin-1").strip(), longest)
+    return ""
 
 
 def storable(text: str, longest: int) -> str:
     """Make a text fit for a row: no NUL, no lone surrogates, not too long."""
     whole = text[:longest].replace("\x00", "\ufffd")
-    return whole.encode("utf-8", "replace").decode("utf-8")
+    return whole if whole.isascii() else whole.encode("utf-8", "replace").decode("utf-8")
 
 
 def at_path(document: object, path: str) -> object:

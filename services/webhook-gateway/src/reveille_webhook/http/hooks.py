@@ -7,6 +7,7 @@ raw bytes, parsing, storing, admission, answer.
 from __future__ import annotations
 
 import asyncio
+import logging
 import time
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
@@ -104,16 +105,19 @@ class Hooks:
             took = time.monotonic() - started
             self._tracing.answered(span, answer.status, answer.outcome, took)
             # Successes and floods are counted, not told one by one.
-            tell = _log.debug if answer.status < 400 or answer.status == 429 else _log.info
-            tell(
-                "A request was answered.",
-                action="hook.answered",
-                method=method,
-                route=ROUTE,
-                status=answer.status,
-                outcome=answer.outcome,
-                seconds=round(took, 4),
-            )
+            quiet = answer.status < 400 or answer.status == 429
+            level = logging.DEBUG if quiet else logging.INFO
+            if logs.tells(__name__, level):
+                _log.log(
+                    level,
+                    "A request was answered.",
+                    action="hook.answered",
+                    method=method,
+                    route=ROUTE,
+                    status=answer.status,
+                    outcome=answer.outcome,
+                    seconds=round(took, 4),
+                )
             await reply.send(send, answer, ends=incoming.whole)
         if not incoming.whole:
             # A connection that is closed while its sender still writes is reset, and the answer

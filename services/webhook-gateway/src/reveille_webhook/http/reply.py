@@ -9,6 +9,7 @@ from typing import Any
 
 from reveille_webhook.domain.delivery import Answer
 
+_encode = json.JSONEncoder(separators=(",", ":")).encode
 Sender = Callable[[Any], Awaitable[None]]
 
 
@@ -27,7 +28,7 @@ def refusal(
     status: int, reason: str, message: str, headers: Mapping[str, str] | None = None
 ) -> Reply:
     """Make the answer to a request of which nothing was kept."""
-    body = json.dumps({"error": {"reason": reason, "message": message}}, separators=(",", ":"))
+    body = _encode({"error": {"reason": reason, "message": message}})
     pairs = tuple((name.encode(), value.encode()) for name, value in (headers or {}).items())
     return Reply(status, body.encode(), reason, pairs)
 
@@ -64,9 +65,7 @@ def answered(answer: Answer) -> Reply:
         body["run_id"] = str(answer.run_id)
     if answer.reason:
         body["reason"] = answer.reason
-    return Reply(
-        answer.status, json.dumps(body, separators=(",", ":")).encode(), answer.outcome.value
-    )
+    return Reply(answer.status, _encode(body).encode(), answer.outcome.value)
 
 
 def headers_of(answer: Reply) -> list[tuple[bytes, bytes]]:

@@ -17,6 +17,8 @@ from reveille_webhook.store import deliveries
 from reveille_webhook.store.deliveries import Judged
 from reveille_webhook.usecases.autopilot import Autopilot
 
+# A batch is a call, a judgement and a write, each of which costs more than an item does.
+_GATHER = 0.05
 _UNDECIDED = Admission(None, message="no answer in time")
 _log = logs.get_logger(__name__)
 
@@ -43,7 +45,9 @@ class Admit:
     def __init__(self, database: Database, autopilot: Autopilot) -> None:
         self._database = database
         self._autopilot = autopilot
-        self._asks: Batcher[_Ask, Admission] = Batcher("admissions", self._run, max_in_flight=2)
+        self._asks: Batcher[_Ask, Admission] = Batcher(
+            "admissions", self._run, max_in_flight=2, gather=_GATHER
+        )
 
     async def for_request(
         self, facts: Facts, timeout: float, *, answers_with: int | None

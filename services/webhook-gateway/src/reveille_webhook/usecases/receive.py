@@ -218,7 +218,8 @@ def _asked(provider: Provider, request: Request, secrets: tuple[bytes, ...]) -> 
         if reads and request.method == "POST"
         else {}
     )
-    query = dict(parse_qsl(urlsplit(request.url).query, keep_blank_values=True))
+    sent = urlsplit(request.url).query if "?" in request.url else ""
+    query = dict(parse_qsl(sent, keep_blank_values=True))
     return Asked(request, document, query, secrets)
 
 

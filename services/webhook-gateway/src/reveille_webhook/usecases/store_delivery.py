@@ -22,6 +22,8 @@ from reveille_webhook.store import deliveries
 from reveille_webhook.store.deliveries import Copies
 
 STORE_PATIENCE = 5.0
+# One commit for many; a large body holds the others up for no longer than this.
+_GATHER = 0.05
 _ROUNDS = 5
 _Key = tuple[UUID, str]
 
@@ -40,7 +42,11 @@ class StoreDelivery:
     def __init__(self, database: Database) -> None:
         self._database = database
         self._batcher: Batcher[NewDelivery, Known] = Batcher(
-            "deliveries", self._store, max_in_flight=2, size=lambda each: len(each.body)
+            "deliveries",
+            self._store,
+            max_in_flight=2,
+            gather=_GATHER,
+            size=lambda each: len(each.body),
         )
 
     async def __call__(self, delivery: NewDelivery, timeout: float) -> Known:
