@@ -27,6 +27,7 @@ from reveille_runtime.db import Database
 from reveille_runtime.errors import Unavailable
 from reveille_runtime.rpc_errors import as_domain_errors
 from reveille_testkit.database import TestDatabase
+from reveille_testkit.waiting import eventually
 
 DAY = 86_400.0
 KEEP = Keep(
@@ -150,6 +151,13 @@ async def test_attempts_go_first_and_occurrences_stay_as_long_as_the_run_that_ma
         )
     assert rounds > 1
     assert (await forget(service))["finished"]
+
+    async def told() -> int:
+        await forget(service)
+        return (await counts(rows, "feed"))["feed"]
+
+    # What is told is forgotten behind the oldest transaction of the server, other tests' included.
+    await eventually(told, "what was told is forgotten", until=lambda left: left == 0, timeout=60)
     assert await counts(rows, *TABLES, "feed") == {
         "wakeup_requests": 3,
         "wakeup_payloads": 3,
