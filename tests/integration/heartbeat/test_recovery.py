@@ -450,6 +450,12 @@ async def test_a_kill_and_a_freeze_under_load_break_no_rule(
     desk = await stage.start(
         engine_concurrency=0, recovery_interval=3600, spool_dir=tmp_path / "elsewhere"
     )
+    # Who is frozen amid a claim holds the queue until the database ends its transaction.
+    admin = await stage.database.admin()
+    await admin.execute(
+        f'ALTER ROLE reveille_heartbeat_app IN DATABASE "{stage.database.name}"'
+        " SET idle_in_transaction_session_timeout = '3s'"
+    )
     world = World(desk.client, tmp_path)
     await world.put()
     ledger = Ledger(tmp_path / "ledger")
