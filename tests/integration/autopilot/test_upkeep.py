@@ -25,6 +25,7 @@ from reveille.autopilot.v1 import autopilot_service_pb2 as pb
 from reveille.autopilot.v1 import rule_version_pb2 as version_pb
 from reveille.common.v1 import reason_pb2
 from reveille.heartbeat.v1 import wakeup_pb2
+from reveille_autopilot.store import upkeep
 from reveille_testkit.waiting import eventually
 
 Rows: TypeAlias = "asyncpg.Connection[asyncpg.Record]"
@@ -111,6 +112,31 @@ async def test_a_rule_whose_runs_nearly_all_fail_is_paused_once_and_judged_anew_
     assert len(await notices(rows)) == 1
 
 
+async def test_a_rule_that_came_into_force_after_the_look_is_judged_anew(
+    service: Service,
+    world: World,
+    workspace_id: UUID,
+    rows: Rows,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    rule = await make_autopilot(service, world, workspace_id)
+    await rows.execute("UPDATE autopilots SET active_since = clock() - interval '1 hour'")
+    await ended(rows, rule, *["failed"] * 4)
+    look = upkeep.failing
+
+    async def look_and_be_late(*given: Any) -> list[UUID]:
+        found = await look(*given)
+        # Somebody pauses and resumes it between the look and its lock.
+        await rows.execute("UPDATE autopilots SET active_since = clock()")
+        return found
+
+    monkeypatch.setattr(upkeep, "failing", look_and_be_late)
+    assert (await keep_up(service, MONITOR))["paused"] == 0
+    monkeypatch.undo()
+    await rows.execute("UPDATE autopilots SET active_since = clock() - interval '1 hour'")
+    assert (await keep_up(service, MONITOR))["paused"] == 1
+
+
 async def test_a_streak_of_skips_is_told_once_and_ends_with_a_run_that_was_not(
     service: Service, world: World, workspace_id: UUID, rows: Rows
 ) -> None:
@@ -128,6 +154,14 @@ async def test_a_streak_of_skips_is_told_once_and_ends_with_a_run_that_was_not(
     await ended(rows, rule, "completed", ago="0 seconds")
     await ended(rows, rule, *["skipped"] * 3, ago="0 seconds")
     assert (await keep_up(service, MONITOR))["notices"] == 1
+    # Of a rule that is paused nobody expects runs.
+    resting = await make_autopilot(service, world, workspace_id)
+    await service.as_user(CREATOR).PauseAutopilot(
+        pb.PauseAutopilotRequest(autopilot_id=resting.autopilot_id)
+    )
+    await rows.execute("UPDATE autopilots SET active_since = clock() - interval '1 hour'")
+    await ended(rows, resting, *["skipped"] * 3)
+    assert (await keep_up(service, MONITOR))["notices"] == 0
 
 
 async def test_what_was_in_force_is_known_as_long_as_the_run_and_no_longer(
