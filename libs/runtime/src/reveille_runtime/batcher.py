@@ -1,9 +1,8 @@
 """Group commit for callers with one item each: while batches are in flight, the next one fills.
 
 An idle batcher sends an item at once; under load a batch is what arrived while the ones before it
-ran. The batch function sees items sorted by conflict key and never two with an
-equal key, so that one multi-row statement can neither deadlock with its like nor meet its own
-rows.
+ran. The batch function sees items sorted by conflict key and never two with an equal key, so that
+one multi-row statement can neither deadlock with its like nor meet its own rows.
 """
 
 from __future__ import annotations

@@ -16,9 +16,8 @@ from reveille_webhook.domain.states import Judgement
 from reveille_webhook.store import deliveries
 from reveille_webhook.store.deliveries import Judged
 from reveille_webhook.usecases.autopilot import Autopilot
+from reveille_webhook.usecases.store_delivery import GATHER_SECONDS
 
-# A batch is a call, a judgement and a write, each of which costs more than an item does.
-_GATHER = 0.05
 _UNDECIDED = Admission(None, message="no answer in time")
 _log = logs.get_logger(__name__)
 
@@ -46,7 +45,7 @@ class Admit:
         self._database = database
         self._autopilot = autopilot
         self._asks: Batcher[_Ask, Admission] = Batcher(
-            "admissions", self._run, max_in_flight=2, gather=_GATHER
+            "admissions", self._run, max_in_flight=2, gather=GATHER_SECONDS
         )
 
     async def for_request(
