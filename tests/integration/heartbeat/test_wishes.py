@@ -306,6 +306,10 @@ async def test_whether_an_agent_may_be_woken_is_answered_by_the_first_failing_ch
         assert {each.owner_user_id for each in answer.answers} <= {OWNER, ""}
         return [each.reason for each in answer.answers]
 
+    other = uuid4()
+    await rows.execute(
+        "INSERT INTO workspaces (workspace_id, issue_prefix, revision) VALUES ($1, 'OTH', 1)", other
+    )
     no = reason_pb2.REASON_INVOCATION_NOT_ALLOWED
     fine = reason_pb2.REASON_UNSPECIFIED
     assert await ask(
@@ -317,6 +321,7 @@ async def test_whether_an_agent_may_be_woken_is_answered_by_the_first_failing_ch
         question(listed, "somebody"),
         question(private, ""),
         question(everyone, MEMBER, agent_id=str(uuid4())),
+        question(everyone, MEMBER, workspace_id=str(other)),
         question(everyone, MEMBER, workspace_id=str(uuid4())),
     ) == [
         fine,
@@ -327,7 +332,17 @@ async def test_whether_an_agent_may_be_woken_is_answered_by_the_first_failing_ch
         no,
         fine,
         reason_pb2.REASON_TARGET_UNAVAILABLE,
+        reason_pb2.REASON_TARGET_UNAVAILABLE,
         reason_pb2.REASON_WORKSPACE_INACTIVE,
+    ]
+    below = await idle.agent("below", manager_agent_id=private.agent_id)
+    assert await ask(question(below, MEMBER), question(private, MEMBER)) == [fine, no]
+    await rows.execute(
+        "UPDATE agents SET state = 'archived', archived_at = clock() WHERE name = 'private'"
+    )
+    assert await ask(question(below, MEMBER), question(everyone, MEMBER)) == [
+        reason_pb2.REASON_AGENT_NOT_INVOKABLE,
+        fine,
     ]
     await rows.execute("UPDATE runtimes SET presence_expires_at = clock() - interval '1 s'")
     assert await ask(

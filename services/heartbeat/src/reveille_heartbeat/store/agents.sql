@@ -72,6 +72,28 @@ SELECT a.agent_id, a.workspace_id, a.name, a.adapter, a.adapter_config, a.owner_
 FROM agents a LEFT JOIN runtimes t ON t.runtime_id = a.runtime_id
 WHERE a.agent_id = ANY($1::uuid[]);
 
+-- name: find_agents_in_workspaces
+-- The same of agents as questions name them: a row for each, in order and in one snapshot. Of a
+-- workspace that is not known, and of an agent that is not in the workspace, all is null.
+-- In subqueries of their own the values change no plan, and it is made once.
+-- $1 workspaces, $2 agents
+SELECT w.workspace_id, w.issue_prefix, w.default_responsible_user_id, w.status,
+    a.agent_id, a.name, a.adapter, a.adapter_config, a.owner_user_id,
+    a.invocation_rule, a.invocation_user_ids, a.max_concurrent_runs, a.run_timeout,
+    a.idle_timeout, a.created_at, a.runtime_id,
+    coalesce(t.presence_expires_at > (SELECT clock()), false) AS runtime_present,
+    coalesce(t.unusable_reason, '') AS runtime_unusable_reason, a.state, a.pause_reason,
+    a.manager_agent_id, a.timer_enabled, a.timer_interval, a.last_timer_fired_at,
+    a.skip_timer_without_work, a.wake_on_demand, a.max_daily_runs, a.max_daily_cost_cents,
+    a.cooldown, a.start_limit, a.max_turn_continuations, a.max_turn_delay, a.revision,
+    a.updated_at
+FROM unnest((SELECT $1::uuid[]), (SELECT $2::uuid[])) WITH ORDINALITY
+    AS i (workspace_id, agent_id, ordinal)
+LEFT JOIN workspaces w ON w.workspace_id = i.workspace_id
+LEFT JOIN agents a ON a.agent_id = i.agent_id AND a.workspace_id = w.workspace_id
+LEFT JOIN runtimes t ON t.runtime_id = a.runtime_id
+ORDER BY i.ordinal;
+
 -- name: show_agents
 -- Agents as they are shown, with what their runs say of them: a failure that is tried again, or
 -- that is the provider's quota, is no error of the agent. $1 ids
