@@ -143,6 +143,34 @@ async def test_a_body_that_breaks_off_after_a_prefix_that_verifies_is_not_taken(
     assert await gateway.rows() == []
 
 
+async def test_who_asks_before_sending_a_body_is_told_to_go_on(gateway: Gateway) -> None:
+    hook = await gateway.hook(secret=None)
+    asked = head(hook.token, "Host: x", "Content-Length: 7", "Expect: 100-continue")
+
+    async with connected(gateway) as (reader, writer):
+        writer.write(asked)
+        interim = await reader.readuntil(b"\r\n\r\n")
+        writer.write(BODY)
+        answer = await read_response(reader)
+
+    assert interim == b"HTTP/1.1 100 Continue\r\n\r\n"
+    assert answer.status == 200
+
+
+async def test_an_answer_without_a_body_goes_out_too(gateway: Gateway) -> None:
+    hook = await gateway.hook(provider="trello")
+    asked = f"HEAD /hooks/{hook.token} HTTP/1.1\r\nHost: x\r\n\r\n".encode()
+
+    async with connected(gateway) as (reader, writer):
+        writer.write(asked)
+        first = await reader.readuntil(b"\r\n\r\n")
+        writer.write(asked)
+        again = await reader.readuntil(b"\r\n\r\n")
+
+    assert first.startswith(b"HTTP/1.1 200 ")
+    assert again.startswith(b"HTTP/1.1 200 ")
+
+
 async def test_one_connection_serves_many_requests(gateway: Gateway) -> None:
     hook = await gateway.hook(secret=None)
     request = head(hook.token, "Host: x", "Content-Length: 7") + BODY

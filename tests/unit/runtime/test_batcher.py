@@ -393,3 +393,48 @@ async def test_a_slow_batch_holds_the_next_up_for_a_bounded_time() -> None:
     opened.set_result(None)
     assert await second[0] == "k00001=1"
     first[0].cancel()
+
+
+async def test_a_batch_soon_after_another_waits_for_company() -> None:
+    gate = Gate()
+    batcher: Batcher[Item, str] = Batcher("b", gate, max_items=3, gather=60.0, linger=60.0)
+    # An idle batcher sends at once, and a full batch never lingers.
+    first = submit_all(batcher, items(1))
+    await gate.open_one()
+    assert await first[0] == "k00000=0"
+    early = submit_all(batcher, items(2, start=1))
+    await settle()
+    assert gate.batches == [items(1)]
+    late = submit_all(batcher, items(1, start=3))
+    await settle()
+    assert gate.batches == [items(1), items(3, start=1)]
+    await gate.open_all([*early, *late])
+
+
+async def test_company_is_waited_for_no_longer_than_said() -> None:
+    gate = Gate()
+    batcher: Batcher[Item, str] = Batcher("b", gate, gather=60.0, linger=0.01)
+    first = submit_all(batcher, items(1))
+    opened = await gate.waiting.get()
+    # It would wait for the one before it, and lingers from the moment when that one is over.
+    second = submit_all(batcher, items(1, start=1))
+    await settle()
+    assert gate.batches == [items(1)]
+    opened.set_result(None)
+    await asyncio.wait_for(gate.open_one(), 10)
+    assert [await first[0], await second[0]] == ["k00000=0", "k00001=1"]
+
+
+async def test_each_caller_has_its_own_patience() -> None:
+    gate = Gate()
+    batcher: Batcher[Item, str] = Batcher("b", gate)
+    (long,) = submit_all(batcher, items(1), timeout=60.0)
+    await settle()
+    (short,) = submit_all(batcher, items(1, start=1), timeout=0.01)
+    (middle,) = submit_all(batcher, items(1, start=2), timeout=0.02)
+    for each in (short, middle):
+        with pytest.raises(TimeoutError):
+            await asyncio.wait_for(each, 10)
+    assert not long.done()
+    await gate.open_all([long])
+    assert long.result() == "k00000=0"

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import contextvars
+import math
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, Generic, Protocol, TypeVar
@@ -51,6 +52,47 @@ class _Entry(Generic[I, R]):
         self.patience = patience
 
 
+class _Patience:
+    """Ends the wait of callers whose time is over, by one timer for all of them.
+
+    Nearly all are answered long before: setting a timer for each would cost more than their waits.
+    """
+
+    def __init__(self, context: contextvars.Context) -> None:
+        self._context = context
+        self._waiting: set[_Entry[Any, Any]] = set()
+        self._rings_at = math.inf
+        self._timer: asyncio.TimerHandle | None = None
+
+    def watch(self, entry: _Entry[Any, Any]) -> None:
+        """Let an entry wait until its patience ends."""
+        self._waiting.add(entry)
+        if entry.patience < self._rings_at:
+            self._set(entry.patience)
+
+    def forget(self, entry: _Entry[Any, Any]) -> None:
+        """Leave an entry alone."""
+        self._waiting.discard(entry)
+
+    def _set(self, moment: float) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+        self._rings_at = moment
+        loop = asyncio.get_running_loop()
+        self._timer = loop.call_at(moment, self._ring, context=self._context)
+
+    def _ring(self) -> None:
+        self._timer = None
+        self._rings_at = math.inf
+        now = asyncio.get_running_loop().time()
+        for entry in [each for each in self._waiting if each.patience <= now]:
+            self._waiting.remove(entry)
+            if not entry.answer.done():
+                entry.answer.set_exception(TimeoutError())
+        if self._waiting:
+            self._set(min(each.patience for each in self._waiting))
+
+
 class Batcher(Generic[I, R]):
     """Collects items of many callers into batches for one function.
 
@@ -69,7 +111,9 @@ class Batcher(Generic[I, R]):
 
     What a batch costs by itself is shared by more items when fewer run beside each other: with
     `gather` a batch that is not full waits for the one before it, but no longer than that many
-    seconds, so that a slow one holds nobody up.
+    seconds, so that a slow one holds nobody up. With `linger` too, one that follows another within
+    the seconds of `gather` waits that long for company: what was answered together asks again
+    together, one after the other. What comes to an idle batcher never waits.
     """
 
     def __init__(
@@ -81,6 +125,7 @@ class Batcher(Generic[I, R]):
         max_bytes: int = 1 << 20,
         max_in_flight: int = 4,
         gather: float = 0.0,
+        linger: float = 0.0,
         max_queue: int = 10_000,
         size: Callable[[I], int] | None = None,
         key: Callable[[I], ConflictKey] | None = None,
@@ -94,14 +139,18 @@ class Batcher(Generic[I, R]):
         self._max_bytes = max_bytes
         self._max_in_flight = max_in_flight
         self._gather = gather
-        # When the last batch began, by the loop's clock.
-        self._began = 0.0
+        self._linger = linger
+        # When the last batch began, and since when something is ready, by the loop's clock.
+        self._began = -math.inf
+        self._ready_since = 0.0
         self._max_queue = max_queue
         self._size = size
         self._key = key
         self._retry_for = retry_for
         self._transient = transient
         self._poisoned = poisoned
+        # A batch serves many callers: it must not run under the trace or the actor of one of them.
+        self._context = contextvars.Context()
         self._ready: OrderedDict[_Entry[I, R], None] = OrderedDict()
         # Keys that are queued or in flight, each with those that wait for it.
         self._followers: dict[ConflictKey, OrderedDict[_Entry[I, R], None]] = {}
@@ -109,11 +158,10 @@ class Batcher(Generic[I, R]):
         self._batches: set[asyncio.Task[None]] = set()
         self._pump_due = False
         self._alarm: asyncio.TimerHandle | None = None
+        self._patience = _Patience(self._context)
         self._closed = False
         self._idle = asyncio.Event()
         self._idle.set()
-        # A batch serves many callers: it must not run under the trace or the actor of one of them.
-        self._context = contextvars.Context()
 
     @property
     def queued(self) -> int:
@@ -150,13 +198,12 @@ class Batcher(Generic[I, R]):
             patience,
         )
         self._enqueue(entry)
-        # A timer for the answer alone costs less than a timeout around the caller.
-        over = None if timeout is None else loop.call_at(patience, _give_up, entry.answer)
+        if timeout is not None:
+            self._patience.watch(entry)
         try:
             return await entry.answer
         finally:
-            if over is not None:
-                over.cancel()
+            self._patience.forget(entry)
             self._leave(entry)
 
     async def close(self) -> None:
@@ -172,6 +219,8 @@ class Batcher(Generic[I, R]):
                 self._followers[entry.key][entry] = None
                 return
             self._followers[entry.key] = OrderedDict()
+        if not self._ready:
+            self._ready_since = asyncio.get_running_loop().time()
         self._ready[entry] = None
         self._pump_soon()
 
@@ -210,11 +259,9 @@ class Batcher(Generic[I, R]):
         loop = asyncio.get_running_loop()
         while self._ready and len(self._batches) < self._max_in_flight:
             now = loop.time()
-            if self._batches and len(self._ready) < self._max_items:
-                until = self._began + self._gather
-                if now < until:
-                    self._pump_at(until)
-                    return
+            if len(self._ready) < self._max_items and now < (due := self._due(now)):
+                self._pump_at(due)
+                return
             self._began = now
             batch = self._cut()
             # Runs in a copy of this empty context: batches do not see each other's spans either.
@@ -222,10 +269,20 @@ class Batcher(Generic[I, R]):
             self._batches.add(task)
             task.add_done_callback(self._served, context=self._context)
 
+    def _due(self, now: float) -> float:
+        """Say when a batch that is not full may begin."""
+        busy_until = self._began + self._gather
+        if self._batches:
+            return busy_until
+        return self._ready_since + self._linger if now < busy_until else now
+
     def _pump_at(self, moment: float) -> None:
-        if self._alarm is None:
-            loop = asyncio.get_running_loop()
-            self._alarm = loop.call_at(moment, self._rung, context=self._context)
+        if self._alarm is not None:
+            if self._alarm.when() <= moment:
+                return
+            self._alarm.cancel()
+        loop = asyncio.get_running_loop()
+        self._alarm = loop.call_at(moment, self._rung, context=self._context)
 
     def _rung(self) -> None:
         self._alarm = None
@@ -317,11 +374,6 @@ class Batcher(Generic[I, R]):
 
 def _sort_key(entry: _Entry[I, R]) -> Any:
     return entry.key
-
-
-def _give_up(answer: asyncio.Future[Any]) -> None:
-    if not answer.done():
-        answer.set_exception(TimeoutError())
 
 
 def _answer(entry: _Entry[I, R], result: R | Exception) -> None:

@@ -197,7 +197,9 @@ class Database:
         if self._pool is None:
             raise asyncpg.InterfaceError("the database is not connected")
         asked = time.time_ns()
-        async with self._pool.acquire(timeout=self.settings.acquire_timeout) as connection:
+        # What is there at once needs no timer.
+        timeout = None if self._pool.get_idle_size() else self.settings.acquire_timeout
+        async with self._pool.acquire(timeout=timeout) as connection:
             if self._observer is not None:
                 self._observer.waited(asked)
             if self._clock_offset or self._offsets:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any, assert_never
 from uuid import UUID
 
@@ -63,15 +64,17 @@ def content_key(endpoint_id: UUID, signed: bytes) -> bytes:
 
 def kept_headers(provider: Provider, headers: Headers) -> dict[str, str]:
     """Give the headers that are stored: an allow-list, and of a credential only that it came."""
-    kept = {
-        wanted: text
-        for wanted in sorted(_KEPT | provider.keep)
-        if (text := text_of(headers, wanted))
-    }
-    for wanted in sorted(headers_of(provider.schemes)):
-        if values_of(headers, wanted):
-            kept[f"{wanted}-present"] = "true"
+    wanted, credentials = _kept_of(provider)
+    kept = {each: text for each in wanted if (text := text_of(headers, each))}
+    for each in credentials:
+        if values_of(headers, each):
+            kept[f"{each}-present"] = "true"
     return kept
+
+
+@lru_cache(maxsize=256)
+def _kept_of(provider: Provider) -> tuple[Sequence[str], Sequence[str]]:
+    return sorted(_KEPT | provider.keep), sorted(headers_of(provider.schemes))
 
 
 def _dedupe(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass, replace
+from functools import lru_cache
 
 from reveille_webhook.domain.provider import Provider
 from reveille_webhook.domain.scheme import Algorithm, Encoding, Header, Kind, Scheme
@@ -52,8 +53,13 @@ def violations(provider: str, generic: Generic) -> list[tuple[str, str]]:
 
 
 def told(provider: Provider, generic: Generic | None) -> Provider:
-    """Give the row as a hook wants it."""
-    if generic is None or replace(generic, event="") == Generic():
+    """Give the row as a hook wants it; to hooks that want the same, the same."""
+    return provider if generic is None else _told(provider, generic)
+
+
+@lru_cache(maxsize=1024)
+def _told(provider: Provider, generic: Generic) -> Provider:
+    if replace(generic, event="") == Generic():
         return provider
     usual = provider.schemes[0].sources
     header = (Header(generic.header.lower()),) if generic.header else usual

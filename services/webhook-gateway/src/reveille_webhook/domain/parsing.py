@@ -17,6 +17,14 @@ _MOST_FIELDS = 1000
 FORM = "application/x-www-form-urlencoded"
 
 
+def _integer(digits: str) -> int | float:
+    # Python refuses to read integers of more digits than it would print.
+    return int(digits) if len(digits) <= _LONGEST_NUMBER else float("inf")
+
+
+_decode = json.JSONDecoder(parse_int=_integer).decode
+
+
 @dataclass(frozen=True, slots=True)
 class Parsed:
     """What a body holds, as far as it can be read; `problem` says why it is broken."""
@@ -43,7 +51,7 @@ def _json(body: bytes) -> Parsed:
         return Parsed({}, "the body is empty")
     try:
         # Finds UTF-8 with and without a byte order mark, UTF-16 and UTF-32.
-        document = json.loads(body, parse_int=_integer)
+        document = _decode(body.decode(json.detect_encoding(body), "surrogatepass"))
     except RecursionError:
         # Nested deeper than we read. Only an object or an array can be.
         text = body.decode(json.detect_encoding(body), "surrogatepass")
@@ -64,8 +72,3 @@ def _form(body: bytes) -> Parsed:
     if "payload" in fields:
         return _json(fields["payload"][0].encode("utf-8", "surrogatepass"))
     return Parsed({name: values[0] for name, values in fields.items()})
-
-
-def _integer(digits: str) -> int | float:
-    # Python refuses to read integers of more digits than it would print.
-    return int(digits) if len(digits) <= _LONGEST_NUMBER else float("inf")

@@ -78,9 +78,12 @@ class Handshake:
     kept: bool = False
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class Provider:
-    """One sender: of schemes and of sources the first that is there counts."""
+    """One sender: of schemes and of sources the first that is there counts.
+
+    There is one object for each row, and what is derived from a row is kept under it.
+    """
 
     name: str
     schemes: tuple[Scheme, ...]

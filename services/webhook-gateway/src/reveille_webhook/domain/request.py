@@ -25,6 +25,10 @@ class Request:
         """The media type as sent; empty when none came."""
         return text_of(self.headers, "content-type")
 
+    def with_body(self, body: bytes) -> Request:
+        """Give the same request with another body."""
+        return Request(self.headers, body, self.method, self.url)
+
 
 def values_of(headers: Headers, name: str) -> list[bytes]:
     """Give every value of a header."""

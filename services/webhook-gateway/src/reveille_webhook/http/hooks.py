@@ -10,7 +10,6 @@ import asyncio
 import logging
 import time
 from collections.abc import Awaitable, Callable
-from dataclasses import replace
 from typing import Any
 
 from opentelemetry import trace
@@ -179,8 +178,7 @@ class Hooks:
         if body is None:
             await self._receive.too_large(endpoint, request, carrier)
             return reply.too_large(endpoint.max_body_bytes)
-        whole = replace(request, body=body)
-        answer = await self._receive(endpoint, whole, carrier, started)
+        answer = await self._receive(endpoint, request.with_body(body), carrier, started)
         self._tracing.stored(trace.get_current_span(), answer)
         self._charge(answer, address, now)
         if answer.status == 413:

@@ -13,7 +13,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from http import HTTPStatus
-from typing import Any
+from typing import Any, cast
 
 from uvicorn.config import Config
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
@@ -22,6 +22,7 @@ from uvicorn.server import ServerState
 from reveille_webhook.domain.client_address import Networks, peer_key
 from reveille_webhook.http import reply
 from reveille_webhook.http.reply import Reply
+from reveille_webhook.http.transport import WholeAnswers
 
 _CLOSE = {"connection": "close"}
 
@@ -122,7 +123,8 @@ class StrictProtocol(HttpToolsProtocol):
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]  # as uvicorn does
         """Give the connection its first deadline, unless its address holds too many already."""
-        super().connection_made(transport)
+        self._answers = WholeAnswers(transport)
+        super().connection_made(cast("asyncio.Transport", self._answers))
         self.guard.add(self)
         self._begin()
         self._release = self.guard.admit(self.client[0] if self.client else "")
@@ -197,6 +199,7 @@ class StrictProtocol(HttpToolsProtocol):
 
     def on_response_complete(self) -> None:
         """Go on with the next request, or with the refusal that had to wait for this answer."""
+        self._answers.flush()
         waiting = bool(self.pipeline)
         super().on_response_complete()
         if self._last_words is not None and not waiting and not self.transport.is_closing():

@@ -16,7 +16,7 @@ from reveille_webhook.domain.states import Judgement
 from reveille_webhook.store import deliveries
 from reveille_webhook.store.deliveries import Judged
 from reveille_webhook.usecases.autopilot import Autopilot
-from reveille_webhook.usecases.store_delivery import GATHER_SECONDS
+from reveille_webhook.usecases.store_delivery import GATHER_SECONDS, MOST_TOGETHER
 
 _UNDECIDED = Admission(None, message="no answer in time")
 _log = logs.get_logger(__name__)
@@ -45,7 +45,11 @@ class Admit:
         self._database = database
         self._autopilot = autopilot
         self._asks: Batcher[_Ask, Admission] = Batcher(
-            "admissions", self._run, max_in_flight=2, gather=GATHER_SECONDS
+            "admissions",
+            self._run,
+            max_items=MOST_TOGETHER,
+            max_in_flight=2,
+            gather=GATHER_SECONDS,
         )
 
     async def for_request(

@@ -17,9 +17,11 @@ from reveille_webhook.providers.table import PROVIDERS
 from reveille_webhook.store import endpoints
 from reveille_webhook.store.endpoints import FoundEndpoint, SealedSecret
 from reveille_webhook.usecases.secrets import place_of
-from reveille_webhook.usecases.store_delivery import GATHER_SECONDS
+from reveille_webhook.usecases.store_delivery import GATHER_SECONDS, MOST_TOGETHER
 
 _PATIENCE = 3.0
+# As long as it takes senders to write what follows an answer.
+_LINGER_SECONDS = 0.002
 # Not for ever: autopilot may have been the one that was behind.
 _DISOWNED = timedelta(minutes=1)
 _log = logs.get_logger(__name__)
@@ -35,7 +37,12 @@ class FindEndpoint:
         self._database = database
         self._sealer = sealer
         self._lookups: Batcher[bytes, OpenEndpoint | None] = Batcher(
-            "tokens", self._find, max_in_flight=2, gather=GATHER_SECONDS
+            "tokens",
+            self._find,
+            max_items=MOST_TOGETHER,
+            max_in_flight=2,
+            gather=GATHER_SECONDS,
+            linger=_LINGER_SECONDS,
         )
 
     async def __call__(self, token: str) -> OpenEndpoint | None:

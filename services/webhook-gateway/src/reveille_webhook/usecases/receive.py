@@ -6,7 +6,7 @@ What is answered with success is durable; the bytes that are verified are the by
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from urllib.parse import parse_qsl, urlsplit
 
@@ -71,11 +71,13 @@ class Receive:
         """
         provider = told(PROVIDERS[endpoint.provider], endpoint.options.generic)
         secrets = tuple(each.value for each in endpoint.secrets)
-        asked = _asked(provider, request, secrets)
-        if (answer := await self._handshake(endpoint, provider, asked, unsigned=True)) is not None:
-            return answer
+        asked = _asked(provider, request, secrets) if provider.handshakes else None
+        if asked is not None:
+            answer = await self._handshake(endpoint, provider, asked, unsigned=True)
+            if answer is not None:
+                return answer
         draft = Draft(endpoint, provider, request, carrier)
-        verdict = self._verify(endpoint, provider, request)
+        verdict = self._verify(endpoint, provider, request, secrets)
         if verdict.state in {SignatureState.INVALID, SignatureState.MISSING}:
             return await self._refuse.unverified(draft, verdict.state)
         try:
@@ -87,21 +89,18 @@ class Receive:
         parsed = parsing.parse(whole.body, request.content_type, always_json=provider.always_json)
         if parsed.problem:
             return await self._unparsable(replace(draft, request=whole), verdict, parsed.problem)
-        asked = replace(asked, document=parsed.document, secrets=_first(secrets, verdict.matched))
-        if (answer := await self._handshake(endpoint, provider, asked, unsigned=False)) is not None:
-            return answer
-        draft = replace(
-            draft,
-            request=whole,
-            naming=facts.name(
-                provider,
-                whole,
-                parsed.document,
-                endpoint.options.generic.event if endpoint.options.generic else "",
-            ),
-            lane_key=lane_key(endpoint.options.lane_path, parsed.document),
-        )
-        return await self._take(draft, verdict, started)
+        if asked is not None:
+            first = _first(secrets, verdict.matched)
+            asked = replace(asked, document=parsed.document, secrets=first)
+            answer = await self._handshake(endpoint, provider, asked, unsigned=False)
+            if answer is not None:
+                return answer
+        generic = endpoint.options.generic
+        usual = generic.event if generic is not None else ""
+        naming = facts.name(provider, whole, parsed.document, usual)
+        lane = lane_key(endpoint.options.lane_path, parsed.document)
+        whole_draft = Draft(endpoint, provider, whole, carrier, naming, lane)
+        return await self._take(whole_draft, verdict, started)
 
     async def _handshake(
         self, endpoint: OpenEndpoint, provider: Provider, asked: Asked, *, unsigned: bool
@@ -145,15 +144,16 @@ class Receive:
         draft = Draft(endpoint, provider, asked.request, {})
         return answers.handshake(reply, await self._refuse.keep(draft, handshake.name))
 
-    def _verify(self, endpoint: OpenEndpoint, provider: Provider, request: Request) -> Verdict:
+    def _verify(
+        self,
+        endpoint: OpenEndpoint,
+        provider: Provider,
+        request: Request,
+        secrets: Sequence[bytes],
+    ) -> Verdict:
         if not endpoint.demands_signature:
             return Verdict(SignatureState.NOT_REQUIRED)
-        verdict = verify(
-            provider,
-            [each.value for each in endpoint.secrets],
-            request,
-            endpoint.now.timestamp(),
-        )
+        verdict = verify(provider, secrets, request, endpoint.now.timestamp())
         matched = verdict.matched
         if matched is not None and not endpoint.secrets[matched].used_lately:
             self._uses.note(endpoint.secrets[matched].id)
@@ -235,4 +235,4 @@ def _inflated(request: Request, cap: int) -> Request:
     coding = text_of(request.headers, "content-encoding").lower()
     if coding in {"", "identity"}:
         return request
-    return replace(request, body=inflate(request.body, coding, cap))
+    return request.with_body(inflate(request.body, coding, cap))

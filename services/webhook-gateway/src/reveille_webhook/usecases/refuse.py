@@ -45,7 +45,7 @@ class Refuse:
         answer = Answer(Outcome.REJECTED, 413, reason="body_too_large")
         if not self._keeps(draft):
             return answer
-        bare = replace(draft, request=replace(draft.request, body=b""))
+        bare = replace(draft, request=draft.request.with_body(b""))
         row = _named(bare).refused(
             SignatureState.NOT_REQUIRED,
             "body_too_large",
@@ -85,5 +85,5 @@ class Refuse:
 
 def _named(draft: Draft) -> Draft:
     """Name a request by its headers alone."""
-    naming = facts.name(draft.provider, replace(draft.request, body=b""), {})
+    naming = facts.name(draft.provider, draft.request.with_body(b""), {})
     return replace(draft, naming=facts.Naming(naming.event))

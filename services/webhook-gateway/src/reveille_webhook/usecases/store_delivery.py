@@ -25,6 +25,9 @@ STORE_PATIENCE = 5.0
 # What a request passes through in batches costs more per batch than per item; something slow, a
 # large body for instance, holds the others up for no longer than this.
 GATHER_SECONDS = 0.05
+# Half of the senders that wait are served while the other half's answers are on their way: batches
+# that take all there is would leave everybody else idle in turn.
+MOST_TOGETHER = 32
 _ROUNDS = 5
 _Key = tuple[UUID, str]
 
@@ -45,6 +48,7 @@ class StoreDelivery:
         self._batcher: Batcher[NewDelivery, Known] = Batcher(
             "deliveries",
             self._store,
+            max_items=MOST_TOGETHER,
             max_in_flight=2,
             gather=GATHER_SECONDS,
             size=lambda each: len(each.body),

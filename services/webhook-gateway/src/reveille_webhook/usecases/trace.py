@@ -85,6 +85,8 @@ class Tracing:
 
     def found(self, span: Span, endpoint: OpenEndpoint) -> None:
         """Note which hook a request is for."""
+        if not span.is_recording():
+            return
         span.set_attribute(semconv.TRIGGER_ID, str(endpoint.id))
         span.set_attribute(semconv.WORKSPACE_ID, str(endpoint.workspace_id))
 
