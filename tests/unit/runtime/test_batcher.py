@@ -438,3 +438,64 @@ async def test_each_caller_has_its_own_patience() -> None:
     assert not long.done()
     await gate.open_all([long])
     assert long.result() == "k00000=0"
+
+
+async def test_many_items_of_one_caller_are_answered_in_order_each_with_its_own_error() -> None:
+    seen: list[list[Item]] = []
+
+    async def run(batch: Sequence[Item]) -> list[str | Exception]:
+        seen.append(list(batch))
+        return [ValueError(key) if value == 1 else key for key, value in batch]
+
+    batcher: Batcher[Item, str] = Batcher("b", run, key=lambda item: item[0])
+    answers = await batcher.submit_all(list(reversed(items(3))))
+
+    assert [str(answer) for answer in answers] == ["k00002", "k00001", "k00000"]
+    assert [isinstance(answer, ValueError) for answer in answers] == [False, True, False]
+    assert seen == [items(3)]
+    assert await batcher.submit_all([]) == []
+
+
+async def test_equal_keys_of_one_caller_never_share_a_batch() -> None:
+    seen: list[list[Item]] = []
+
+    async def run(batch: Sequence[Item]) -> list[str]:
+        seen.append(list(batch))
+        return [f"{key}={value}" for key, value in batch]
+
+    batcher: Batcher[Item, str] = Batcher("b", run, key=lambda item: item[0])
+
+    assert await batcher.submit_all([("a", 1), ("b", 2), ("a", 3)]) == ["a=1", "b=2", "a=3"]
+    assert seen == [[("a", 1), ("b", 2)], [("a", 3)]]
+
+
+async def test_many_items_of_one_caller_fill_the_queue_and_the_rest_is_refused() -> None:
+    batcher: Batcher[Item, str] = Batcher("b", _named, max_queue=2)
+    *fitting, over = await batcher.submit_all(items(3))
+
+    assert fitting == ["k00000", "k00001"]
+    assert isinstance(over, ResourceExhausted)
+    await batcher.close()
+    (closed,) = await batcher.submit_all(items(1))
+    assert isinstance(closed, Unavailable)
+
+
+async def test_a_cancelled_caller_of_many_takes_all_that_waits_with_it() -> None:
+    gate = Gate()
+    batcher: Batcher[Item, str] = Batcher(
+        "b", gate, max_items=1, max_in_flight=1, key=lambda item: item[0]
+    )
+    caller = asyncio.create_task(batcher.submit_all([*items(3), ("k00000", 9)]))
+    await settle()
+    caller.cancel()
+    await settle()
+
+    assert caller.cancelled()
+    assert (gate.batches, batcher.queued) == ([items(1)], 0)
+    (after,) = submit_all(batcher, [("k00000", 7)])
+    assert await gate.open_all([after]) == ["k00000=7"]
+    assert gate.batches == [items(1), [("k00000", 7)]]
+
+
+async def _named(batch: Sequence[Item]) -> list[str]:
+    return [key for key, _ in batch]

@@ -12,10 +12,11 @@ import contextvars
 import math
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Sequence
-from typing import Any, Generic, Protocol, TypeVar
+from typing import Any, Generic, TypeVar
 
 from reveille_runtime import logs
 from reveille_runtime.backoff import Backoff
+from reveille_runtime.batch_entry import ConflictKey, Entry, Patience
 from reveille_runtime.errors import ResourceExhausted, Unavailable
 from reveille_runtime.sqlstate import is_bad_data, is_transient
 
@@ -23,74 +24,6 @@ I = TypeVar("I")  # noqa: E741 - an item
 R = TypeVar("R")
 _log = logs.get_logger(__name__)
 _REPEAT = Backoff(first=0.02, longest=1.0)
-
-
-class ConflictKey(Protocol):
-    """What a conflict key must do: be comparable with its like, and hashable."""
-
-    def __hash__(self) -> int: ...
-    def __lt__(self, other: Any, /) -> bool: ...
-
-
-class _Entry(Generic[I, R]):
-    """One submitted item and the future its caller waits on; compared by identity."""
-
-    __slots__ = ("answer", "item", "key", "patience", "size")
-
-    def __init__(
-        self,
-        item: I,
-        answer: asyncio.Future[R],
-        key: ConflictKey | None,
-        size: int,
-        patience: float,
-    ) -> None:
-        self.item = item
-        self.answer = answer
-        self.key = key
-        self.size = size
-        self.patience = patience
-
-
-class _Patience:
-    """Ends the wait of callers whose time is over, by one timer for all of them.
-
-    Nearly all are answered long before: setting a timer for each would cost more than their waits.
-    """
-
-    def __init__(self, context: contextvars.Context) -> None:
-        self._context = context
-        self._waiting: set[_Entry[Any, Any]] = set()
-        self._rings_at = math.inf
-        self._timer: asyncio.TimerHandle | None = None
-
-    def watch(self, entry: _Entry[Any, Any]) -> None:
-        """Let an entry wait until its patience ends."""
-        self._waiting.add(entry)
-        if entry.patience < self._rings_at:
-            self._set(entry.patience)
-
-    def forget(self, entry: _Entry[Any, Any]) -> None:
-        """Leave an entry alone."""
-        self._waiting.discard(entry)
-
-    def _set(self, moment: float) -> None:
-        if self._timer is not None:
-            self._timer.cancel()
-        self._rings_at = moment
-        loop = asyncio.get_running_loop()
-        self._timer = loop.call_at(moment, self._ring, context=self._context)
-
-    def _ring(self) -> None:
-        self._timer = None
-        self._rings_at = math.inf
-        now = asyncio.get_running_loop().time()
-        for entry in [each for each in self._waiting if each.patience <= now]:
-            self._waiting.remove(entry)
-            if not entry.answer.done():
-                entry.answer.set_exception(TimeoutError())
-        if self._waiting:
-            self._set(min(each.patience for each in self._waiting))
 
 
 class Batcher(Generic[I, R]):
@@ -151,14 +84,14 @@ class Batcher(Generic[I, R]):
         self._poisoned = poisoned
         # A batch serves many callers: it must not run under the trace or the actor of one of them.
         self._context = contextvars.Context()
-        self._ready: OrderedDict[_Entry[I, R], None] = OrderedDict()
+        self._ready: OrderedDict[Entry[I, R], None] = OrderedDict()
         # Keys that are queued or in flight, each with those that wait for it.
-        self._followers: dict[ConflictKey, OrderedDict[_Entry[I, R], None]] = {}
+        self._followers: dict[ConflictKey, OrderedDict[Entry[I, R], None]] = {}
         self._queued = 0
         self._batches: set[asyncio.Task[None]] = set()
         self._pump_due = False
         self._alarm: asyncio.TimerHandle | None = None
-        self._patience = _Patience(self._context)
+        self._patience = Patience(self._context)
         self._closed = False
         self._idle = asyncio.Event()
         self._idle.set()
@@ -182,22 +115,9 @@ class Batcher(Generic[I, R]):
             still queued was dropped and never runs; one
                 whose batch had started may have been written.
         """
-        if self._closed:
-            raise Unavailable("NOT_SERVING", f"{self.name} takes no more items")
-        if self._queued >= self._max_queue:
-            raise ResourceExhausted(
-                "OVERLOADED", f"{self.name} has {self._queued} items waiting", retry_after=1.0
-            )
         loop = asyncio.get_running_loop()
         patience = loop.time() + (self._retry_for if timeout is None else timeout)
-        entry: _Entry[I, R] = _Entry(
-            item,
-            loop.create_future(),
-            self._key(item) if self._key is not None else None,
-            self._size(item) if self._size is not None else 0,
-            patience,
-        )
-        self._enqueue(entry)
+        entry = self._put(item, patience)
         if timeout is not None:
             self._patience.watch(entry)
         try:
@@ -206,12 +126,57 @@ class Batcher(Generic[I, R]):
             self._patience.forget(entry)
             self._leave(entry)
 
+    async def submit_all(self, items: Sequence[I]) -> list[R | Exception]:
+        """Put items in as `submit` does each, and wait for all of their results, in order.
+
+        What `submit` would raise stands in the item's place. One caller of many items costs less
+        than many callers, and their items share batches all the same.
+        """
+        patience = asyncio.get_running_loop().time() + self._retry_for
+        entries: list[Entry[I, R]] = []
+        refusals: list[Exception] = []
+        for item in items:
+            try:
+                entries.append(self._put(item, patience))
+            except (ResourceExhausted, Unavailable) as refusal:
+                # And so are all that come after it.
+                refusals.append(refusal)
+        results: list[R | Exception] = []
+        try:
+            for entry in entries:
+                try:
+                    results.append(await entry.answer)
+                except Exception as error:  # noqa: BLE001 - the result of its item
+                    results.append(error)
+        finally:
+            for entry in entries:
+                entry.abandon()
+                self._leave(entry)
+        return [*results, *refusals]
+
     async def close(self) -> None:
         """Refuse new items, run what is queued and wait for it; safe to call twice."""
         self._closed = True
         await self._idle.wait()
 
-    def _enqueue(self, entry: _Entry[I, R]) -> None:
+    def _put(self, item: I, patience: float) -> Entry[I, R]:
+        if self._closed:
+            raise Unavailable("NOT_SERVING", f"{self.name} takes no more items")
+        if self._queued >= self._max_queue:
+            raise ResourceExhausted(
+                "OVERLOADED", f"{self.name} has {self._queued} items waiting", retry_after=1.0
+            )
+        entry: Entry[I, R] = Entry(
+            item,
+            asyncio.get_running_loop().create_future(),
+            self._key(item) if self._key is not None else None,
+            self._size(item) if self._size is not None else 0,
+            patience,
+        )
+        self._enqueue(entry)
+        return entry
+
+    def _enqueue(self, entry: Entry[I, R]) -> None:
         self._queued += 1
         self._idle.clear()
         if entry.key is not None:
@@ -224,7 +189,7 @@ class Batcher(Generic[I, R]):
         self._ready[entry] = None
         self._pump_soon()
 
-    def _leave(self, entry: _Entry[I, R]) -> None:
+    def _leave(self, entry: Entry[I, R]) -> None:
         """Forget a caller that was answered, gave up or was cancelled; its batch goes on."""
         if entry in self._ready:
             del self._ready[entry]
@@ -235,7 +200,7 @@ class Batcher(Generic[I, R]):
             self._queued -= 1
         self._note_idle()
 
-    def _release_key(self, entry: _Entry[I, R]) -> None:
+    def _release_key(self, entry: Entry[I, R]) -> None:
         if entry.key is None:
             return
         followers = self._followers[entry.key]
@@ -288,8 +253,8 @@ class Batcher(Generic[I, R]):
         self._alarm = None
         self._pump()
 
-    def _cut(self) -> list[_Entry[I, R]]:
-        batch: list[_Entry[I, R]] = []
+    def _cut(self) -> list[Entry[I, R]]:
+        batch: list[Entry[I, R]] = []
         weight = 0
         while self._ready and len(batch) < self._max_items:
             entry = next(iter(self._ready))
@@ -313,7 +278,7 @@ class Batcher(Generic[I, R]):
         if not self._queued and not self._batches:
             self._idle.set()
 
-    async def _serve(self, batch: list[_Entry[I, R]]) -> None:
+    async def _serve(self, batch: list[Entry[I, R]]) -> None:
         try:
             await self._attempt(batch)
         finally:
@@ -325,7 +290,7 @@ class Batcher(Generic[I, R]):
                     )
                 self._release_key(entry)
 
-    async def _attempt(self, batch: list[_Entry[I, R]]) -> None:
+    async def _attempt(self, batch: list[Entry[I, R]]) -> None:
         """Run a batch until each of its items is answered or has no caller any more."""
         attempt = 0
         while live := [entry for entry in batch if not entry.answer.done()]:
@@ -339,10 +304,10 @@ class Batcher(Generic[I, R]):
                     await self._attempt(live[middle:])
                 elif not self._transient(error) or not await self._pause(live, attempt, error):
                     for entry in live:
-                        _answer(entry, error)
+                        entry.settle(error)
             else:
                 for entry, result in zip(live, results, strict=True):
-                    _answer(entry, result)
+                    entry.settle(result)
 
     async def _results(self, items: list[I]) -> Sequence[R | Exception]:
         results = await self._run(items)
@@ -350,14 +315,14 @@ class Batcher(Generic[I, R]):
             raise RuntimeError(f"{self.name}: {len(results)} results for {len(items)} items")
         return results
 
-    async def _pause(self, live: list[_Entry[I, R]], attempt: int, error: Exception) -> bool:
+    async def _pause(self, live: list[Entry[I, R]], attempt: int, error: Exception) -> bool:
         """Wait before a repeat; False when nobody's patience lasts that long."""
         delay = _REPEAT.delay(attempt, id(self))
         now = asyncio.get_running_loop().time()
         patient = [entry for entry in live if now + delay < entry.patience]
         for entry in live:
             if entry not in patient:
-                _answer(entry, error)
+                entry.settle(error)
         if not patient:
             return False
         _log.warning(
@@ -372,14 +337,5 @@ class Batcher(Generic[I, R]):
         return True
 
 
-def _sort_key(entry: _Entry[I, R]) -> Any:
+def _sort_key(entry: Entry[I, R]) -> Any:
     return entry.key
-
-
-def _answer(entry: _Entry[I, R], result: R | Exception) -> None:
-    if entry.answer.done():
-        return
-    if isinstance(result, Exception):
-        entry.answer.set_exception(result)
-    else:
-        entry.answer.set_result(result)

@@ -44,8 +44,8 @@ class DispatchServicer(DispatchServiceServicer):
     ) -> pb.AdmitDeliveriesResponse:
         """Judge deliveries."""
         facts = _facts(request.deliveries)
-        results = await asyncio.gather(*(self._admit(each) for each in facts))
-        return pb.AdmitDeliveriesResponse(results=results)
+        admissions = await self._deliveries.admit(facts)
+        return pb.AdmitDeliveriesResponse(results=map(_admit_result, facts, admissions))
 
     async def DispatchDeliveries(
         self, request: pb.DispatchDeliveriesRequest, context: Any
@@ -65,19 +65,6 @@ class DispatchServicer(DispatchServiceServicer):
         )
         return pb.DispatchDeliveriesResponse(results=results)
 
-    async def _admit(self, facts: DeliveryFacts) -> pb.AdmitResult:
-        try:
-            admission = await self._deliveries.admit(facts)
-        except Exception as error:
-            if not _passes(error):
-                raise
-            return pb.AdmitResult(
-                delivery_id=str(facts.delivery_id),
-                outcome=pb.ADMIT_OUTCOME_UNAVAILABLE,
-                message=str(error),
-            )
-        return _admit_result(facts.delivery_id, admission)
-
     async def _dispatch(self, body: DeliveryBody, run: Run | None) -> pb.DispatchResult:
         try:
             after = await self._deliveries.dispatch(body, run)
@@ -88,10 +75,19 @@ class DispatchServicer(DispatchServiceServicer):
         return _dispatch_result(body.delivery_id, after)
 
 
-def _admit_result(delivery_id: UUID, admission: Admission) -> pb.AdmitResult:
+def _admit_result(facts: DeliveryFacts, admission: Admission | Exception) -> pb.AdmitResult:
+    delivery_id = str(facts.delivery_id)
+    if isinstance(admission, Exception):
+        if not _passes(admission):
+            raise admission
+        return pb.AdmitResult(
+            delivery_id=delivery_id,
+            outcome=pb.ADMIT_OUTCOME_UNAVAILABLE,
+            message=str(admission),
+        )
     autopilot_id = admission.autopilot_id
     result = pb.AdmitResult(
-        delivery_id=str(delivery_id),
+        delivery_id=delivery_id,
         autopilot_id="" if autopilot_id is None else str(autopilot_id),
     )
     run, judgement = admission.run, admission.judgement

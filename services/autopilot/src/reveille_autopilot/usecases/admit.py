@@ -100,6 +100,10 @@ class Admissions:
         """Admit one occurrence; the same key again gives the run it has made."""
         return await self.batcher.submit(candidate)
 
+    async def admit_all(self, candidates: Sequence[Candidate]) -> list[Admission | Exception]:
+        """Admit many, in order; what went wrong with one of them stands in its place."""
+        return await self.batcher.submit_all(candidates)
+
     async def _admit(self, candidates: Sequence[Candidate]) -> list[Admission]:
         async with self._db.session() as tx:
             known = await _current(tx, [each.key for each in candidates])

@@ -49,24 +49,9 @@ class Deliveries:
         self._admissions = admissions
         self._dispatcher = dispatcher
 
-    async def admit(self, facts: DeliveryFacts) -> Admission:
-        """Judge a delivery; of an admitted one the run waits for its body."""
-        return await self._admissions.admit(
-            Candidate(
-                run_id=new_id(),
-                key=webhook_key(facts.delivery_id),
-                occurrence=Occurrence(
-                    RunSource.WEBHOOK,
-                    facts.workspace_id,
-                    facts.endpoint_id,
-                    facts.event,
-                    facts.actions,
-                ),
-                delivery_id=facts.delivery_id,
-                payload_ready=False,
-                trace_carrier=facts.trace_carrier,
-            )
-        )
+    async def admit(self, deliveries: Sequence[DeliveryFacts]) -> list[Admission | Exception]:
+        """Judge deliveries; of an admitted one the run waits for its body."""
+        return await self._admissions.admit_all([_candidate(each) for each in deliveries])
 
     async def store(self, bodies: Sequence[DeliveryBody]) -> dict[UUID, Run]:
         """Store the bodies with their runs, once; gives the runs by id."""
@@ -94,6 +79,19 @@ class Deliveries:
         if run.state is not RunState.PENDING:
             return run
         return await self._dispatcher.dispatch(run, body.trace_carrier, len(body.payload.body))
+
+
+def _candidate(facts: DeliveryFacts) -> Candidate:
+    return Candidate(
+        run_id=new_id(),
+        key=webhook_key(facts.delivery_id),
+        occurrence=Occurrence(
+            RunSource.WEBHOOK, facts.workspace_id, facts.endpoint_id, facts.event, facts.actions
+        ),
+        delivery_id=facts.delivery_id,
+        payload_ready=False,
+        trace_carrier=facts.trace_carrier,
+    )
 
 
 def is_unknown_endpoint(admitted: Admission) -> bool:
