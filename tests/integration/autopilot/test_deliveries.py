@@ -83,6 +83,20 @@ async def test_one_delivery_in_parallel_and_again_is_one_run(
     assert (later.outcome, later.run_id) == (dispatch_pb.ADMIT_OUTCOME_ACCEPTED, run_id)
 
 
+async def test_of_one_call_each_delivery_is_one_run_with_one_event_however_often_it_is_named(
+    service: Service, autopilot: rule_pb.Autopilot, rows: asyncpg.Connection[asyncpg.Record]
+) -> None:
+    hook = await make_webhook(service, autopilot.autopilot_id)
+    old, new = facts(hook.trigger), facts(hook.trigger)
+    (before,) = await admit(service, old)
+    answers = await admit(service, new, old, new)
+
+    assert [each.delivery_id for each in answers] == [each.delivery_id for each in (new, old, new)]
+    assert answers[1].run_id == before.run_id
+    assert answers[0].run_id == answers[2].run_id
+    assert await told_of(rows) == sorted([before.run_id, answers[0].run_id])
+
+
 async def test_two_replicas_admit_one_delivery_once(
     service: Service,
     autopilot: rule_pb.Autopilot,
@@ -92,18 +106,32 @@ async def test_two_replicas_admit_one_delivery_once(
     other = await service.stage.start()
     hook = await make_webhook(service, autopilot.autopilot_id)
     delivery = facts(hook.trigger)
+    own = [facts(hook.trigger) for _ in range(2)]
     # Both have looked, found nothing and asked heartbeat before either inserts.
     gate = world.after["CheckInvocable"] = Gate()
-    calls = [asyncio.create_task(admit(each, delivery)) for each in (service, other)]
+    calls = [
+        asyncio.create_task(admit(each, mine, delivery))
+        for each, mine in zip((service, other), own, strict=True)
+    ]
     async with asyncio.timeout(10):
         while world.calls["CheckInvocable"] < 2:
             await gate.reached.wait()
             gate.reached.clear()
     gate.release.set()
-    (first,), (second,) = await asyncio.gather(*calls)
+    (one, first), (two, second) = await asyncio.gather(*calls)
 
     assert first.run_id == second.run_id
-    assert await rows.fetchval("SELECT count(*) FROM runs") == 1
+    # Of the statement that came second, only what it has made is told.
+    assert await told_of(rows) == sorted([one.run_id, two.run_id, first.run_id])
+
+
+async def told_of(rows: asyncpg.Connection[asyncpg.Record]) -> list[str]:
+    """Give the runs that the feed says were admitted: all that there are."""
+    told = await rows.fetch(
+        "SELECT subject_id FROM feed WHERE type = 'autopilot.run.admitted' ORDER BY subject_id"
+    )
+    assert await rows.fetchval("SELECT count(*) FROM runs") == len(told)
+    return [row["subject_id"] for row in told]
 
 
 async def test_what_the_rule_does_not_want_is_ignored_without_a_run(

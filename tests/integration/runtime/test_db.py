@@ -19,7 +19,14 @@ from opentelemetry.trace import StatusCode, Tracer
 
 from reveille_runtime import db_telemetry
 from reveille_runtime.config import DatabaseSettings
-from reveille_runtime.db import Database, Tx, constraint_name, is_transient, retrying_transaction
+from reveille_runtime.db import (
+    Database,
+    Tx,
+    constraint_name,
+    is_transient,
+    retrying_statement,
+    retrying_transaction,
+)
 from reveille_runtime.queries import Query
 from reveille_testkit.database import TestDatabase
 
@@ -174,9 +181,9 @@ async def test_bad_data_is_not_repeated(items: Database) -> None:
     assert attempts == 1
 
 
-@pytest.mark.parametrize("repeatable", [True, False])
+@pytest.mark.parametrize("what", ["transaction", "repeatable", "statement"])
 async def test_a_lost_connection_is_repeated_where_that_is_declared_safe(
-    scratch: TestDatabase, items: Database, repeatable: bool
+    scratch: TestDatabase, items: Database, what: str
 ) -> None:
     admin = await scratch.admin()
     attempts = 0
@@ -188,8 +195,11 @@ async def test_a_lost_connection_is_repeated_where_that_is_declared_safe(
             await admin.execute("SELECT pg_terminate_backend($1, 5000)", tx.raw.get_server_pid())
         return await tx.execute(INSERT, 1, {})
 
-    if repeatable:
+    if what == "repeatable":
         assert await retrying_transaction(items, lose_the_first, repeatable=True) == 1
+        assert attempts == 2
+    elif what == "statement":
+        assert await retrying_statement(items, lose_the_first) == 1
         assert attempts == 2
     else:
         with pytest.raises((asyncpg.PostgresError, asyncpg.InterfaceError, OSError)) as lost:

@@ -22,10 +22,12 @@ from reveille_runtime.feed import (
     FeedTail,
     append,
     begin_epoch,
+    make_and_tell,
     prune,
 )
 from reveille_runtime.feed.reader import Q
 from reveille_runtime.ids import new_id
+from reveille_runtime.queries import Query
 from reveille_testkit.database import TestDatabase
 
 Settled = Callable[..., Awaitable[None]]
@@ -104,6 +106,37 @@ async def test_events_of_a_rolled_back_transaction_never_appear(db: Database) ->
     await write(db, "done")
 
     assert subjects(await FeedReader(db).read(Cursor.beginning())) == ["done"]
+
+
+async def test_of_what_one_statement_makes_only_that_is_told(
+    db: Database, scratch: TestDatabase
+) -> None:
+    await scratch.ddl("scratch", "CREATE TABLE things (id uuid PRIMARY KEY, name text UNIQUE)")
+    insertion = Query(
+        "insert_things",
+        "INSERT INTO things (id, name) SELECT i.id, i.name"
+        " FROM unnest($1::uuid[], $2::text[]) AS i (id, name)"
+        " ON CONFLICT DO NOTHING RETURNING id",
+        "a test",
+    )
+
+    async def make(*names: str) -> tuple[list[str], list[str]]:
+        ids = [new_id() for _ in names]
+        events = [FeedEvent("thing.made", each, payload={"n": 1}) for each in ids]
+        async with db.session() as tx:
+            told = await make_and_tell(tx, insertion, [ids, names], events)
+        return [str(each) for each in ids], told
+
+    first, told = await make("b", "a")
+    assert told == first
+    second, told = await make("c", "a", "b", "d")
+    assert told == [second[0], second[3]]
+    nothing, told = await make("a")
+    assert (len(nothing), told) == (1, [])
+
+    page = await FeedReader(db).read(Cursor.beginning())
+    assert subjects(page) == [*first, second[0], second[3]]
+    assert {event.type for event in page.events} == {"thing.made"}
 
 
 async def test_a_transaction_s_events_keep_their_order(db: Database) -> None:

@@ -36,6 +36,7 @@ __all__ = [
     "is_bad_data",
     "is_conflict",
     "is_transient",
+    "retrying_statement",
     "retrying_transaction",
     "sqlstate",
 ]
@@ -280,10 +281,26 @@ async def retrying_transaction(
     Declare `repeatable` when running `fn` after a COMMIT of unknown outcome is harmless (ids come
     from the caller, writes are compare-and-set): then a lost connection is repeated too.
     """
+    return await _retrying(
+        lambda: database.transaction(isolation=isolation), fn, repeatable=repeatable
+    )
+
+
+async def retrying_statement(database: Database, fn: Callable[[Tx], Awaitable[T]]) -> T:
+    """Run `fn`, whose one statement commits by itself, again as a repeatable transaction is."""
+    return await _retrying(database.session, fn, repeatable=True)
+
+
+async def _retrying(
+    unit: Callable[[], contextlib.AbstractAsyncContextManager[Tx]],
+    fn: Callable[[Tx], Awaitable[T]],
+    *,
+    repeatable: bool,
+) -> T:
     pause = 0.01
     for attempt in range(1, _ATTEMPTS + 1):
         try:
-            async with database.transaction(isolation=isolation) as tx:
+            async with unit() as tx:
                 return await fn(tx)
         except Exception as error:
             again = is_conflict(error) or (repeatable and is_transient(error))

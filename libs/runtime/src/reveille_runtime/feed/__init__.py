@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from reveille_runtime.feed.consumer import CursorStore, FeedConsumer
 from reveille_runtime.feed.cursor import Cursor, CursorExpired
-from reveille_runtime.feed.log import FeedEvent, append, begin_epoch, prune
+from reveille_runtime.feed.log import FeedEvent, append, begin_epoch, make_and_tell, prune
 from reveille_runtime.feed.reader import FeedPage, FeedReader, FeedTail, StoredEvent
 from reveille_runtime.feed.serve import serve_watch
 
@@ -26,6 +26,7 @@ __all__ = [
     "StoredEvent",
     "append",
     "begin_epoch",
+    "make_and_tell",
     "prune",
     "serve_watch",
 ]

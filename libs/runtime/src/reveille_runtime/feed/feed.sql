@@ -9,6 +9,22 @@ FROM now, unnest($1::text[], $2::uuid[], $3::text[], $4::text[], $5::jsonb[], $6
     AS e (type, workspace_id, occurrence_key, subject_id, payload, trace_carrier, place)
 ORDER BY e.place;
 
+-- name: feed_append_made
+-- The same for what was made, and for nothing else; gives whose events they are. Where what makes
+-- it is a statement, that stands in the place of the last parameter: one round trip for both.
+-- $1 types, $2 workspace ids, $3 occurrence keys, $4 subject ids, $5 payloads, $6 trace carriers,
+-- $7 ids of what was made
+WITH made (id) AS (SELECT unnest($7::uuid[])),
+now AS MATERIALIZED (SELECT feed_current_epoch() AS epoch)
+INSERT INTO feed (epoch, type, workspace_id, occurrence_key, subject_id, payload, trace_carrier)
+SELECT now.epoch, e.type, e.workspace_id, e.occurrence_key, e.subject_id, e.payload, e.trace_carrier
+FROM now, unnest($1::text[], $2::uuid[], $3::text[], $4::text[], $5::jsonb[], $6::jsonb[])
+    WITH ORDINALITY
+    AS e (type, workspace_id, occurrence_key, subject_id, payload, trace_carrier, place)
+JOIN made ON made.id::text = e.subject_id
+ORDER BY e.place
+RETURNING subject_id;
+
 -- name: feed_begin_epoch
 -- A reader may be the first to see a new life of the database.
 SELECT feed_current_epoch();

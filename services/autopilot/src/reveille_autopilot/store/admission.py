@@ -12,6 +12,7 @@ from reveille_autopilot.domain.gate import Rule
 from reveille_autopilot.domain.models import Payload, Quota, Run
 from reveille_autopilot.store import rows
 from reveille_runtime.db import Tx
+from reveille_runtime.feed import FeedEvent, make_and_tell
 from reveille_runtime.queries import load_queries
 
 Q = load_queries("reveille_autopilot.store", "admission.sql")
@@ -33,12 +34,14 @@ class NewRun:
     payload: Payload | None
 
 
-async def load_rules(tx: Tx, wanted: Sequence[tuple[UUID | None, UUID | None]]) -> list[LoadedRule]:
-    """Read the rules of (trigger, autopilot) pairs, in order."""
+async def load_rules(
+    tx: Tx, wanted: Sequence[tuple[UUID | None, UUID | None]], keys: Sequence[str]
+) -> tuple[list[LoadedRule], list[str]]:
+    """Read the rules of (trigger, autopilot) pairs, in order, and which keys have made a run."""
     found = await tx.fetch(
-        Q["load_rules"], [trigger for trigger, _ in wanted], [rule for _, rule in wanted]
+        Q["load_rules"], [trigger for trigger, _ in wanted], [rule for _, rule in wanted], keys
     )
-    return [_loaded(row) for row in found]
+    return [_loaded(row) for row in found], found[0]["taken"]
 
 
 async def find_by_key(tx: Tx, keys: Sequence[str]) -> dict[str, Run]:
@@ -47,10 +50,10 @@ async def find_by_key(tx: Tx, keys: Sequence[str]) -> dict[str, Run]:
     return {row["occurrence_key"]: rows.run(row) for row in found}
 
 
-async def insert(tx: Tx, new: Sequence[NewRun]) -> set[UUID]:
-    """Insert runs; gives those whose occurrence had none yet."""
-    found = await tx.fetch(Q["insert_runs"], *columns(new))
-    return {rows.uuid(row["id"]) for row in found}
+async def insert(tx: Tx, new: Sequence[NewRun], events: Sequence[FeedEvent]) -> list[UUID]:
+    """Insert runs, and tell of those whose occurrence had none yet; gives these."""
+    told = await make_and_tell(tx, Q["insert_runs"], columns(new), events)
+    return [UUID(run_id) for run_id in told]
 
 
 def columns(new: Sequence[NewRun]) -> tuple[Sequence[object], ...]:

@@ -1,8 +1,12 @@
 -- name: load_rules
 -- Everything the gate judges by, for a batch, in one snapshot; rows that do not exist are null.
--- In subqueries of their own the values change no plan, and it is made once.
--- $1 trigger_ids, $2 autopilot_ids (null: the trigger's)
-SELECT i.ordinal, clock() AS now,
+-- In subqueries of their own the values change no plan, and it is made once. With them comes which
+-- occurrences have made a run already: mostly none.
+-- $1 trigger_ids, $2 autopilot_ids (null: the trigger's), $3 occurrence_keys
+SELECT clock() AS now,
+    ARRAY(
+        SELECT r.occurrence_key FROM runs r WHERE r.occurrence_key = ANY((SELECT $3::text[])::text[])
+    ) AS taken,
     t.id AS t_id, t.autopilot_id AS t_autopilot_id, t.workspace_id AS t_workspace_id,
     t.kind AS t_kind, t.enabled AS t_enabled, t.label AS t_label, t.cron AS t_cron,
     t.time_zone AS t_time_zone, t.run_at AS t_run_at, t.effective_from AS t_effective_from, t.provider AS t_provider,

@@ -30,7 +30,7 @@ from reveille_autopilot.usecases.settle import Settler
 from reveille_autopilot.usecases.summary import RunTracing
 from reveille_runtime.batcher import Batcher
 from reveille_runtime.crash import crash_point
-from reveille_runtime.db import Database, Tx, retrying_transaction
+from reveille_runtime.db import Database, Tx, retrying_statement, retrying_transaction
 
 _NOTHING = Known()
 _UNSETTLED = Judgement(Verdict.UNAVAILABLE, None, "another call is at work on this occurrence")
@@ -52,6 +52,11 @@ class Candidate:
     payload_ready: bool = True
     request_fingerprint: bytes | None = None
     trace_carrier: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def subject(self) -> tuple[UUID | None, UUID | None]:
+        """Name the rule that it is an occurrence of."""
+        return self.occurrence.trigger_id, self.autopilot_id
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,15 +110,22 @@ class Admissions:
         return await self.batcher.submit_all(candidates)
 
     async def _admit(self, candidates: Sequence[Candidate]) -> list[Admission]:
+        # Of a burst most occurrences are those of a few triggers: each is read once.
+        wanted = list(dict.fromkeys(each.subject for each in candidates))
         async with self._db.session() as tx:
-            known = await _current(tx, [each.key for each in candidates])
-            fresh = [each for each in candidates if known[each.key][1] is None]
-            loaded = await _load(tx, fresh, known)
+            rules, taken = await admission.load_rules(tx, wanted, [each.key for each in candidates])
+            known = await _current(tx, taken)
+        rule_of = dict(zip(wanted, rules, strict=True))
+        loaded = []
+        for each in candidates:
+            key, run = known.get(each.key, (each.key, None))
+            if run is None:
+                loaded.append(_loaded(each, key, rule_of[each.subject]))
         judged = await self._judge(loaded)
         admissions = {
-            each.key: Admission(run, autopilot_id=run.autopilot_id)
-            for each in candidates
-            if (run := known[each.key][1]) is not None
+            base: Admission(run, autopilot_id=run.autopilot_id)
+            for base, (_, run) in known.items()
+            if run is not None
         }
         admissions |= await self._store(judged)
         return [admissions[each.key] for each in candidates]
@@ -174,10 +186,21 @@ class Admissions:
         return admissions | await self._made_by_others([key for key in new if key not in placed])
 
     async def _insert(self, applicants: Sequence[Applicant]) -> list[Placed]:
-        async def write(tx: Tx) -> list[Placed]:
-            return await place(tx, applicants)
+        counted = any(each.found is Wanted.COUNTS for each in applicants)
 
-        placed = await retrying_transaction(self._db, write, repeatable=True)
+        async def write(tx: Tx) -> list[Placed]:
+            if not counted:
+                # Then it is one statement, which commits by itself.
+                crash_point("autopilot.admit.before_commit")
+                return await place(tx, applicants)
+            placed = await place(tx, applicants)
+            crash_point("autopilot.admit.before_commit")
+            return placed
+
+        if counted:
+            placed = await retrying_transaction(self._db, write, repeatable=True)
+        else:
+            placed = await retrying_statement(self._db, write)
         crash_point("autopilot.admit.after_commit")
         self._tracing.admitted([each.judgement for each in placed])
         self._settler.announce([each.run for each in placed if each.run.terminal])
@@ -236,20 +259,8 @@ async def _current(tx: Tx, keys: Sequence[str]) -> dict[str, tuple[str, Run | No
     return found
 
 
-async def _load(
-    tx: Tx, fresh: Sequence[Candidate], known: Mapping[str, tuple[str, Run | None]]
-) -> list[_Loaded]:
-    if not fresh:
-        return []
-    # Of a burst most occurrences are those of a few triggers: each is read once.
-    wanted = dict.fromkeys((each.occurrence.trigger_id, each.autopilot_id) for each in fresh)
-    rules = dict(zip(wanted, await admission.load_rules(tx, list(wanted)), strict=True))
-    loaded = []
-    for candidate in fresh:
-        read = rules[candidate.occurrence.trigger_id, candidate.autopilot_id]
-        rule = _clicked(read.rule, candidate.clicker)
-        loaded.append(_Loaded(candidate, known[candidate.key][0], rule, read.now))
-    return loaded
+def _loaded(candidate: Candidate, key: str, read: admission.LoadedRule) -> _Loaded:
+    return _Loaded(candidate, key, _clicked(read.rule, candidate.clicker), read.now)
 
 
 def _clicked(rule: Rule, clicker: Publisher | None) -> Rule:

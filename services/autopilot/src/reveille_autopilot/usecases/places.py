@@ -29,9 +29,7 @@ from reveille_autopilot.domain.models import Autopilot, Payload, Run
 from reveille_autopilot.domain.states import OverlapPolicy, QuotaAction, Reason
 from reveille_autopilot.store import admission, limits
 from reveille_autopilot.usecases.telling import run_event
-from reveille_runtime.crash import crash_point
 from reveille_runtime.db import Tx
-from reveille_runtime.feed import append
 from reveille_runtime.lockorder import LockOrder
 
 
@@ -108,7 +106,10 @@ class _Books:
 
 
 async def place(tx: Tx, applicants: Sequence[Applicant]) -> list[Placed]:
-    """Insert the runs of a batch; an occurrence that has one by now is left out."""
+    """Insert the runs of a batch; an occurrence that has one by now is left out.
+
+    Where nothing is counted this is one statement.
+    """
     books, taken = await _open_books(
         tx, [each for each in applicants if each.found is Wanted.COUNTS]
     )
@@ -122,7 +123,9 @@ async def place(tx: Tx, applicants: Sequence[Applicant]) -> list[Placed]:
         run = each.run(judgement)
         placed[run.id] = Placed(run, judgement)
         new.append(admission.NewRun(run, each.payload))
-    inserted = await admission.insert(tx, new) if new else set()
+    inserted: Sequence[UUID] = ()
+    if new:
+        inserted = await admission.insert(tx, new, [run_event(each.run) for each in new])
     await limits.cancel_others(
         tx, {rule: run_id for rule, run_id in books.kept.items() if run_id in inserted}
     )
@@ -130,10 +133,7 @@ async def place(tx: Tx, applicants: Sequence[Applicant]) -> list[Placed]:
         books.blocked.items(), key=lambda entry: (entry[0][0].workspace_id, entry[0][1])
     ):
         await limits.count_blocked(tx, period.workspace_id, period.start, source, number)
-    done = [each for run_id, each in placed.items() if run_id in inserted]
-    await append(tx, [run_event(each.run) for each in done])
-    crash_point("autopilot.admit.before_commit")
-    return done
+    return [placed[run_id] for run_id in inserted]
 
 
 async def _open_books(tx: Tx, applicants: Sequence[Applicant]) -> tuple[_Books, Mapping[str, Run]]:
