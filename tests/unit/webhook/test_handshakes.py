@@ -9,8 +9,11 @@ from typing import Any
 
 import pytest
 
+from reveille_webhook.domain.parsing import FORM, parse
 from reveille_webhook.domain.provider import Adopted, Asked, Reply
 from reveille_webhook.domain.request import Request
+from reveille_webhook.domain.signature import verify
+from reveille_webhook.domain.states import SignatureState
 from reveille_webhook.providers.table import PROVIDERS
 
 SECRET = b"a secret that the sender has"
@@ -114,6 +117,20 @@ def test_x_gets_a_token_signed_but_no_message_of_its_own() -> None:
     assert json.loads(reply.body)["response_token"].startswith("sha256=")
     assert one("x", asked(query={"crc_token": '{"a":1}'})).status == 400
     assert answers("x", asked(query={"crc_token": "abc"}, secrets=())) == [None]
+
+
+@pytest.mark.parametrize("content_type", ["application/json", "text/plain", FORM, ""])
+@pytest.mark.parametrize("word", [b"tweet_create_events=1", b"payload=1", b"1", b"abc"])
+def test_what_x_gets_signed_for_the_asking_is_never_a_delivery(
+    word: bytes, content_type: str
+) -> None:
+    token = word.decode()
+    signed = json.loads(one("x", asked(query={"crc_token": token})).body)["response_token"]
+    headers = [(b"x-twitter-webhooks-signature", signed.encode())]
+    x = PROVIDERS["x"]
+
+    assert verify(x, [SECRET], Request(headers, word), 0).state is SignatureState.VALID
+    assert parse(word, content_type, always_json=x.always_json).problem
 
 
 def test_asana_brings_its_secret_once() -> None:

@@ -188,6 +188,8 @@ ROWS = (
     Provider(
         name="x",
         schemes=(body_hmac("x-twitter-webhooks-signature", "sha256=", encoding=Encoding.BASE64),),
+        # It signs a word for whoever asks: what is no JSON may be such a word.
+        always_json=True,
         event=(Computed(special.x_event),),
         dedupe=(BodyHash(),),
         sender=(Path("for_user_id"),),
