@@ -188,16 +188,17 @@ async def test_held_deliveries_are_for_administrators_of_their_workspace(gateway
         assert isinstance(from_rpc_error(caught.value), error)
 
 
+@pytest.mark.parametrize("other", ["d-2", ""])
 @pytest.mark.parametrize("refuses", [False, True])
 async def test_a_captured_body_under_a_new_id_is_marked_or_refused(
-    gateway: Gateway, peer: FakeAutopilot, refuses: bool
+    gateway: Gateway, peer: FakeAutopilot, refuses: bool, other: str
 ) -> None:
     policy = endpoint_pb.CONTENT_POLICY_REFUSE if refuses else endpoint_pb.CONTENT_POLICY_FLAG
     hook = await gateway.hook(options=options(content_policy=policy))
 
     first = await gateway.post(hook, BODY, delivery="d-1")
     again = await gateway.post(hook, BODY, delivery="d-1")
-    replayed = await gateway.post(hook, BODY, delivery="d-2")
+    replayed = await gateway.post(hook, BODY, delivery=other)
 
     rows = {row["response_status"]: row for row in await gateway.rows()}
     original = await gateway.rows()

@@ -196,6 +196,7 @@ def test_whether_an_id_is_signed_is_known(provider: str, signed: bool) -> None:
 
     assert naming.dedupe_key is not None
     assert naming.key_is_signed is signed
+    assert not facts.name(PROVIDERS[provider], Request([], b""), {}).key_is_signed
 
 
 @pytest.mark.parametrize(
@@ -257,17 +258,26 @@ def test_a_lane_is_named_by_one_value(path: str | None, document: object, lane: 
     assert len(lane_key("a", {"a": "y" * 5000}) or "") < 255
 
 
+MARKS = ["<!-- reveille -->", "fertig \u2713", '\U0001f916 \u00e9 "a/b"']
+
+
 @pytest.mark.parametrize(
     ("sender", "body", "reason"),
     [
         ("Our-Bot", b"{}", "sender_excluded"),
         ("octocat", b'{"text":"done <!-- reveille -->"}', "own_marker"),
         ("octocat", rb'{"text":"fertig \u2713"}', "own_marker"),
+        ("octocat", rb'{"text":"\u003c!-- reveille --\u003E"}', "own_marker"),
+        ("octocat", b"payload=%7B%22text%22%3A%22%3C%21--+reveille+--%3e%22%7D", "own_marker"),
+        ("octocat", b"payload=%22%5Cu003c%21--%20reveille%20--%5Cu003e%22", "own_marker"),
+        ("octocat", '{"text":"<!-- reveille -->"}'.encode("utf-16"), "own_marker"),
+        ("octocat", rb'{"text":"\ud83e\udd16 \u00e9 \"a\/b\""}', "own_marker"),
+        ("octocat", '{"text":"\U0001f916 \u00e9 \\"a/b\\""}'.encode(), "own_marker"),
         ("octocat", b"{}", None),
         ("", b"{}", None),
     ],
 )
 def test_our_own_doing_is_left_out(sender: str, body: bytes, reason: str | None) -> None:
-    found = exclusion(sender, body, ["our-bot"], ["<!-- reveille -->", "fertig \u2713"])
+    found = exclusion(sender, body, ["our-bot"], MARKS)
 
     assert (found and found[0]) == reason

@@ -25,7 +25,8 @@ _LONGEST_COUNT = 6
 class Naming:
     """The names of one delivery; the dedupe key is None when the sender gave no id.
 
-    `key_is_signed` tells whether that id is part of what the signature covers.
+    `key_is_signed` tells whether that id is part of what the signature covers: one that is left out
+    is not.
     """
 
     event: str
@@ -51,7 +52,8 @@ def name(provider: Provider, request: Request, document: Any, usual: str = "") -
         action=action,
         actions=tuple(dict.fromkeys(each for each in (action, *others) if each)),
         dedupe_key=key,
-        key_is_signed=not isinstance(source, Header) or _signs(provider, source),
+        key_is_signed=source is not None
+        and (not isinstance(source, Header) or _signs(provider, source)),
         sender=next(_found(provider.sender, request, document, numbers=True), ""),
         retries=_retries(provider, headers),
     )
