@@ -51,6 +51,14 @@ def test_members_of_gzip_follow_each_other() -> None:
     assert inflate(gzip.compress(b"a") + gzip.compress(b"b"), "gzip", CAP) == b"ab"
 
 
+def test_members_without_end_are_not_read_one_by_one() -> None:
+    blocks = [BODY[at : at + 7] for at in range(0, len(BODY), 7)]
+
+    assert inflate(b"".join(map(gzip.compress, blocks)), "gzip", CAP) == BODY
+    with pytest.raises(Broken):
+        inflate(gzip.compress(b"") * 100_000, "gzip", CAP)
+
+
 @pytest.mark.parametrize(("coding", "pack"), PACKED)
 def test_a_bomb_costs_what_its_cap_costs(coding: str, pack: Pack) -> None:
     bomb = pack(b"\0" * (64 << 20))

@@ -8,6 +8,8 @@ import brotli
 
 CODINGS = frozenset({"gzip", "x-gzip", "deflate", "br"})
 _PIECE = 64 * 1024
+# Each costs a reader; whoever writes a body in blocks needs no more for the largest.
+_MOST_MEMBERS = 1000
 
 
 class TooLarge(Exception):
@@ -37,20 +39,26 @@ def inflate(body: bytes, coding: str, cap: int) -> bytes:
 
 def _zlib(body: bytes, cap: int, window: int) -> bytes:
     whole = bytearray()
-    rest = body
+    rest = memoryview(body)
+    members = 0
     try:
         while rest:
             reader = zlib.decompressobj(window)
+            members += 1
+            if members > _MOST_MEMBERS:
+                raise Broken
             while not reader.eof:
-                piece = reader.decompress(rest, _PIECE)
-                rest = reader.unconsumed_tail
+                # By the piece on this side too: what a reader leaves over it copies.
+                given = rest[:_PIECE]
+                piece = reader.decompress(given, _PIECE)
+                left = reader.unused_data if reader.eof else reader.unconsumed_tail
+                rest = rest[len(given) - len(left) :]
                 whole += piece
                 if len(whole) > cap:
                     raise TooLarge
-                if not piece and not rest and not reader.eof:
+                if not piece and not given and not reader.eof:
                     raise Broken
             # A gzip body may have several members, one after another.
-            rest = reader.unused_data
             if window < zlib.MAX_WBITS | 16 and rest:
                 raise Broken
     except zlib.error as error:
