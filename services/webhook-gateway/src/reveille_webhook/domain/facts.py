@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, assert_never
@@ -43,19 +43,18 @@ def name(provider: Provider, request: Request, document: Any, usual: str = "") -
 
     `usual` is what the hook calls an event that its sender does not name.
     """
-    headers = request.headers
-    action = next(_found(provider.action, request, document), "")
-    others = _found(provider.also_actions, request, document)
+    actions = [_read(each, request, document) for each in provider.also_actions]
+    action = _first(provider.action, request, document)
     source, key = _dedupe(provider, request, document)
     return Naming(
-        event=next(_found(provider.event, request, document), usual or NO_EVENT),
+        event=_first(provider.event, request, document) or usual or NO_EVENT,
         action=action,
-        actions=tuple(dict.fromkeys(each for each in (action, *others) if each)),
+        actions=tuple(dict.fromkeys(each for each in (action, *actions) if each)),
         dedupe_key=key,
         key_is_signed=source is not None
         and (not isinstance(source, Header) or _signs(provider, source)),
-        sender=next(_found(provider.sender, request, document, numbers=True), ""),
-        retries=_retries(provider, headers),
+        sender=_first(provider.sender, request, document, numbers=True),
+        retries=_retries(provider, request.headers),
     )
 
 
@@ -84,10 +83,11 @@ def _dedupe(
 ) -> tuple[Source | None, str | None]:
     """Find the sender's id; one that is too long for a key is replaced by its hash."""
     for source in provider.dedupe:
-        for key in _found((source,), request, document, longest=1 << 16, numbers=True):
-            if len(key) <= LONGEST_KEY:
-                return source, key
+        key = _read(source, request, document, longest=1 << 16, numbers=True)
+        if len(key) > LONGEST_KEY:
             return source, f"sha256:{hashlib.sha256(key.encode()).hexdigest()}"
+        if key:
+            return source, key
     return None, None
 
 
@@ -102,29 +102,37 @@ def _retries(provider: Provider, headers: Headers) -> int:
     return int(text) if text.isascii() and text.isdigit() and len(text) <= _LONGEST_COUNT else 0
 
 
-def _found(
-    sources: Iterable[Source],
+def _first(
+    sources: Iterable[Source], request: Request, document: Any, *, numbers: bool = False
+) -> str:
+    """Read the first source that is there; empty when none is."""
+    for source in sources:
+        if text := _read(source, request, document, numbers=numbers):
+            return text
+    return ""
+
+
+def _read(
+    source: Source,
     request: Request,
     document: Any,
     *,
     longest: int = LONGEST_NAME,
     numbers: bool = False,
-) -> Iterator[str]:
-    """Give what is there, in order; a number is an id, and never a name."""
-    for source in sources:
-        match source:
-            case Header():
-                value: object = text_of(request.headers, source.name, longest)
-            case Path():
-                value = at_path(document, source.path)
-            case Computed():
-                value = source.function(request.headers, document)
-            case BodyHash():
-                value = f"body:{hashlib.sha256(request.body).hexdigest()}" if request.body else ""
-            case _:
-                assert_never(source)
-        if numbers and isinstance(value, int) and not isinstance(value, bool):
-            value = str(value)
-        text = storable(value, longest).strip() if isinstance(value, str) else ""
-        if text:
-            yield text
+) -> str:
+    """Read one source; empty when it is not there. A number is an id, and never a name."""
+    match source:
+        case Header():
+            # Fit for a row already.
+            return text_of(request.headers, source.name, longest).strip()
+        case Path():
+            value = at_path(document, source.path)
+        case Computed():
+            value = source.function(request.headers, document)
+        case BodyHash():
+            value = f"body:{hashlib.sha256(request.body).hexdigest()}" if request.body else ""
+        case _:
+            assert_never(source)
+    if numbers and isinstance(value, int) and not isinstance(value, bool):
+        value = str(value)
+    return storable(value, longest).strip() if isinstance(value, str) else ""

@@ -92,7 +92,7 @@ class Hooks:
         claimed = text_of(scope["headers"], "traceparent")
         incoming = Incoming(receive)
         span, carrier = self._tracing.request(method, claimed)
-        with trace.use_span(span, end_on_exit=True):
+        with self._tracing.within(span):
             try:
                 answer = await self._answer(scope, incoming, carrier, started)
             except SenderGone:

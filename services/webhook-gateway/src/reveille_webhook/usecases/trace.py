@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import AbstractContextManager, nullcontext
 
-from opentelemetry.trace import INVALID_SPAN, Span, SpanKind
+from opentelemetry.trace import INVALID_SPAN, Span, SpanKind, use_span
 
 from reveille_runtime import semconv
 from reveille_runtime.carrier import SpanSeed, extract, link, start_seeded
@@ -13,6 +14,7 @@ from reveille_webhook.domain.delivery import Answer, Claim, Delivery
 from reveille_webhook.domain.endpoint import OpenEndpoint
 
 QUEUE = "webhook.deliveries"
+_NOTHING = nullcontext()
 _BUCKETS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10)
 
 
@@ -60,6 +62,10 @@ class Tracing:
             },
         )
         return span, seed.carrier()
+
+    def within(self, span: Span) -> AbstractContextManager[object]:
+        """Make a request's span the current one, and end it; where spans are off there is none."""
+        return _NOTHING if span is INVALID_SPAN else use_span(span, end_on_exit=True)
 
     def replayed(self, original: Delivery) -> dict[str, str]:
         """Start the trace of a replay, and give what its row stores; the original's is a link."""
