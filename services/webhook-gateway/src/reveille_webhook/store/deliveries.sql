@@ -92,7 +92,7 @@ SET admission = new.admission, run_id = new.run_id, state = new.state, reason = 
     finished_at = CASE new.state WHEN 'queued' THEN NULL ELSE clock() END
 FROM unnest($1::uuid[], $2::text[], $3::uuid[], $4::text[], $5::text[], $6::text[], $7::integer[])
      AS new (id, admission, run_id, state, reason, message, response_status)
-WHERE d.id = ANY ($1::uuid[]) AND d.id = new.id
+WHERE d.id = new.id
   AND d.state || '' = 'queued' AND d.admission IS NULL AND d.lease_token IS NULL;
 
 -- name: get_delivery
