@@ -1,6 +1,6 @@
 """A sender of webhooks that is not the limit: many connections, each asks when it was answered.
 
-`python hooks_load.py JSON` with host, ports, path, secret, connections, seconds, body_bytes, mode
+`python hooks_load.py JSON` with host, port, path, secret, connections, seconds, body_bytes, mode
 (`distinct`, `bad` signatures, `same` delivery) and, for an open loop, `rate` in requests a second.
 Prints one JSON line: how often each status and each word came back, latencies, ids of what is safe.
 """
@@ -164,21 +164,20 @@ async def main(plan: dict[str, Any]) -> dict[str, Any]:
     load.until = time.perf_counter() + plan["seconds"]
     began = time.perf_counter()
 
-    async def hold(port: int) -> None:
+    async def hold() -> None:
         # A connection that is refused or broken is made anew, as senders do.
         while time.perf_counter() < load.until:
             ended: asyncio.Future[None] = loop.create_future()
             try:
                 made = functools.partial(Sender, load, ended)
-                await loop.create_connection(made, plan["host"], port)
+                await loop.create_connection(made, plan["host"], plan["port"])
             except OSError:
                 load.broken += 1
                 await asyncio.sleep(0.05)
                 continue
             await ended
 
-    ports = plan["ports"]
-    await asyncio.gather(*(hold(ports[n % len(ports)]) for n in range(plan["connections"])))
+    await asyncio.gather(*(hold() for _ in range(plan["connections"])))
     spent = time.perf_counter() - began
     ordered = sorted(load.latencies) or [0.0]
 

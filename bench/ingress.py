@@ -79,15 +79,11 @@ class Ingress:
 
     async def load(self, hook: Hook, **plan: object) -> dict[str, Any]:
         """Let the sender run."""
-        gateways = int(os.environ.get("GW","1"))
-        addresses = [
-            self.world.stack.address("webhook-gateway", "http", replica)
-            for replica in range(1, gateways + 1)
-        ]
+        host, _, port = self.world.stack.address("webhook-gateway", "http").rpartition(":")
         self.round += 1
         whole = {
-            "host": addresses[0].rpartition(":")[0],
-            "ports": [int(each.rpartition(":")[2]) for each in addresses],
+            "host": host,
+            "port": int(port),
             "path": hook.path,
             "secret": hook.secret,
             "connections": CONNECTIONS,
@@ -179,7 +175,7 @@ class Ingress:
         log = self.folder / "unbatched.log"
         with process(arguments, environment, log):
             await reachable(port)
-            found = await self.load(hook, host="127.0.0.1", ports=[port], body_bytes=size)
+            found = await self.load(hook, host="127.0.0.1", port=port, body_bytes=size)
         assert set(found["statuses"]) == {"200"}, (found, log.read_text()[-2000:])
         return float(found["words"]["accepted"] / found["seconds"])
 
