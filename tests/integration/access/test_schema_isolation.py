@@ -168,7 +168,7 @@ async def test_a_role_is_bounded_wherever_it_logs_in(
         "search_path": schema.name,
         "statement_timeout": "30s",
         "lock_timeout": "5s",
-        "idle_in_transaction_session_timeout": "1min",
+        "idle_in_transaction_session_timeout": "10s",
         "enable_seqscan": "off",
         "jit": "off",
     }

@@ -53,6 +53,14 @@ def test_keys_of_the_other_sources() -> None:
         request_key(RunSource.SCHEDULE, TRIGGER, "user:ann", "r")
 
 
+def test_two_callers_never_share_a_key() -> None:
+    names = ("ann", "ann:b", "ann%3Ab", "%", ":" * 128, "x" * 128)
+    pairs = [(name, request) for name in names for request in ("c", "b:c", "r" * 128)]
+    keys = {request_key(RunSource.MANUAL, TRIGGER, f"user:{name}", each) for name, each in pairs}
+    assert len(keys) == len(pairs)
+    assert max(map(len, keys)) <= 512
+
+
 def test_a_clean_run_after_one_that_was_given_up_has_a_key_of_its_own() -> None:
     assert [generation_key("k", number) for number in range(3)] == ["k", "k#2", "k#3"]
 

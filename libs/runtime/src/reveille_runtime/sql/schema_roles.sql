@@ -26,7 +26,9 @@ BEGIN
     EXECUTE format('ALTER ROLE %I SET search_path = %I', app_role, schema_name);
     EXECUTE format('ALTER ROLE %I SET statement_timeout = ''30s''', app_role);
     EXECUTE format('ALTER ROLE %I SET lock_timeout = ''5s''', app_role);
-    EXECUTE format('ALTER ROLE %I SET idle_in_transaction_session_timeout = ''60s''', app_role);
+    -- A process that is frozen amid a transaction holds its locks until then; none of ours waits for
+    -- anything but the database while it is in one.
+    EXECUTE format('ALTER ROLE %I SET idle_in_transaction_session_timeout = ''10s''', app_role);
     -- A plan that was made while a table was empty is kept as the table grows. Whatever a service
     -- asks for has its index; without one a table is still read whole.
     EXECUTE format('ALTER ROLE %I SET enable_seqscan = off', app_role);

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from datetime import UTC, datetime
 from uuid import UUID
 
@@ -23,10 +24,17 @@ def webhook_key(delivery_id: UUID) -> str:
 
 
 def request_key(source: RunSource, autopilot_id: UUID, principal: str, request_id: str) -> str:
-    """Name the occurrence that a caller asked for."""
+    """Name the occurrence that a caller asked for.
+
+    Whatever a caller's name holds, it ends where the request's id begins: two callers never share a
+    key.
+    """
     if not source.on_request:
         raise ValueError(f"{source} runs are not asked for")
-    return f"{source}:{autopilot_id}:{principal}:{request_id}"
+    kind, _, name = principal.partition(":")
+    if ":" in name or "%" in name:
+        name = "%" + hashlib.sha256(name.encode()).hexdigest()
+    return f"{source}:{autopilot_id}:{kind}:{name}:{request_id}"
 
 
 def generation_key(base: str, given_up: int) -> str:
