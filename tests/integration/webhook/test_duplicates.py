@@ -67,6 +67,10 @@ async def test_ids_are_a_hook_s_own_and_without_one_everything_is_new(gateway: G
 
     assert [answer.json["status"] for answer in answers] == ["accepted"] * 4
     assert len({answer.json["delivery_id"] for answer in answers}) == 4
+    # Nor does a copy at one hook count at the other.
+    copy = await gateway.post(one, BODY, delivery="d-1")
+    assert copy.json["delivery_id"] == answers[0].json["delivery_id"]
+    assert [row["attempt_count"] for row in await gateway.rows()] == [2, 1, 1, 1]
 
 
 async def test_the_body_plays_no_part(gateway: Gateway) -> None:

@@ -417,6 +417,70 @@ async def test_without_an_answer_in_time_the_delivery_is_queued_and_judged_later
     assert (done["state"], done["response_status"]) == ("dispatched", 202)
 
 
+async def test_a_sender_in_a_hurry_is_answered_within_its_own_budget(
+    gateway: Gateway, peer: FakeAutopilot
+) -> None:
+    hook = await gateway.hook("sentry")
+    headers = {"Sentry-Hook-Signature": signature(SECRET, BODY).removeprefix("sha256=")}
+    peer.may_admit.clear()
+
+    # Far below what the gateway itself would wait.
+    async with asyncio.timeout(5):
+        answer = await gateway.post(hook, BODY, headers, secret=None)
+    peer.may_admit.set()
+
+    assert (answer.status, answer.json["status"]) == (202, "queued")
+
+
+async def test_what_its_own_request_is_having_judged_is_not_the_workers(
+    gateway: Gateway, peer: FakeAutopilot
+) -> None:
+    hook = await gateway.hook()
+    peer.may_admit.clear()
+    asking = asyncio.ensure_future(gateway.post(hook, BODY))
+    await peer.asked.wait()
+
+    await gateway.claim()
+    lease = (await gateway.row())["lease_token"]
+    peer.may_admit.set()
+
+    assert lease is None
+    assert (await asking).json["status"] == "accepted"
+    assert len(peer.admitted) == 1
+
+
+async def test_a_judgement_that_cannot_be_written_changes_nothing(
+    gateway: Gateway, peer: FakeAutopilot
+) -> None:
+    hook = await gateway.hook()
+    await gateway.sql(
+        "ALTER TABLE webhook.deliveries ADD CONSTRAINT unwritable CHECK (admission IS NULL)"
+    )
+    answer = await gateway.post(hook, BODY)
+    await gateway.sql("ALTER TABLE webhook.deliveries DROP CONSTRAINT unwritable")
+    unwritten = await gateway.row()
+    gateway.database.move_clock(3)
+    await gateway.work()
+
+    assert (answer.status, answer.json["status"]) == (200, "accepted")
+    assert unwritten["admission"] is None
+    row = await gateway.row()
+    assert (row["state"], str(row["run_id"])) == ("dispatched", answer.json["run_id"])
+
+
+async def test_of_a_flood_of_bad_requests_all_are_refused_and_a_sample_is_kept(
+    stage: Stage,
+) -> None:
+    async with stage.gateway(rejected_rows=2) as gateway:
+        hook = await gateway.hook()
+        answers = [await gateway.post(hook, BODY, secret=b"another") for _ in range(5)]
+        kept = await gateway.rows()
+
+    assert [each.status for each in answers] == [401] * 5
+    assert ["delivery_id" in each.json for each in answers] == [True, True, False, False, False]
+    assert len(kept) == 2
+
+
 @pytest.mark.parametrize("status", [grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.INTERNAL])
 async def test_an_autopilot_that_is_away_costs_no_delivery(
     gateway: Gateway, peer: FakeAutopilot, status: grpc.StatusCode

@@ -12,6 +12,7 @@ import pytest
 from tests.integration.webhook.conftest import SECRET, Gateway, Hook, Stage, signature
 from tests.integration.webhook.peer import FakeAutopilot
 
+from reveille.autopilot.v1 import dispatch_service_pb2 as autopilot_pb
 from reveille.explain.v1 import explain_service_pb2 as explain_pb
 from reveille.webhook.v1 import delivery_service_pb2 as pb
 from reveille.webhook.v1 import endpoint_service_pb2 as endpoint_pb
@@ -102,6 +103,23 @@ async def test_deliveries_of_one_lane_follow_each_other(
     order = [each.headers["x-github-delivery"] for each in peer.bodies]
     assert sorted(order) == ["a1", "a2", "a3", "b1"]
     assert [each for each in order if each != "b1"] == ["a1", "a2", "a3"]
+
+
+async def test_of_two_that_came_in_the_same_moment_one_is_first_in_its_lane(
+    gateway: Gateway, peer: FakeAutopilot
+) -> None:
+    hook = await gateway.hook(options=options(lane_path="pr"))
+    for name in ("a1", "a2"):
+        await gateway.post(hook, b'{"pr":1}', delivery=name)
+    await gateway.sql("UPDATE webhook.deliveries SET received_at = now() - interval '1 s'")
+    peer.may_dispatch.clear()
+
+    await gateway.claim()
+    taken = [row["dedupe_key"] for row in await gateway.rows() if row["lease_token"]]
+    peer.may_dispatch.set()
+    await gateway.idle()
+
+    assert taken == ["a1"]
 
 
 async def test_beyond_its_budget_a_hook_is_held_until_people_decide(
@@ -214,6 +232,21 @@ async def test_a_captured_body_under_a_new_id_is_marked_or_refused(
         assert str(original[1]["content_copy_of"]) == first.json["delivery_id"]
     await gateway.work()
     assert len(peer.bodies) == (1 if refuses else 2)
+
+
+async def test_content_that_came_to_nothing_may_come_again(
+    gateway: Gateway, peer: FakeAutopilot
+) -> None:
+    hook = await gateway.hook()
+    peer.admits = lambda facts: autopilot_pb.AdmitResult(
+        delivery_id=facts.delivery_id, outcome=autopilot_pb.ADMIT_OUTCOME_IGNORED
+    )
+    await gateway.post(hook, BODY, delivery="d-1")
+    peer.admits = FakeAutopilot.admits
+
+    await gateway.post(hook, BODY, delivery="d-2")
+
+    assert [row["content_copy_of"] for row in await gateway.rows()] == [None, None]
 
 
 async def test_of_copies_that_come_together_one_is_taken(

@@ -15,9 +15,10 @@ from hypothesis import strategies as st
 from tests.unit.webhook.signing import NOW, Signed, samples
 
 from reveille_webhook.domain.generic import Generic, told, violations
+from reveille_webhook.domain.keys import seconds_of
 from reveille_webhook.domain.provider import Handshake, Provider, Reply, problems
 from reveille_webhook.domain.request import Request
-from reveille_webhook.domain.scheme import Algorithm, Encoding, Header, Kind, Scheme, Stamp
+from reveille_webhook.domain.scheme import Algorithm, Encoding, Header, Kind, Scheme, Stamp, Unit
 from reveille_webhook.domain.signature import verify
 from reveille_webhook.domain.states import SignatureState
 from reveille_webhook.providers.table import PROVIDERS
@@ -292,3 +293,12 @@ def test_a_token_comes_in_the_header_that_the_hook_names() -> None:
     assert state_of(provider, [b"sesame"], request) is SignatureState.VALID
     assert state_of(provider, [b"simsim"], request) is SignatureState.INVALID
     assert Handshake("x", lambda _: Reply()).method == "POST"
+
+
+@pytest.mark.parametrize(
+    "written",
+    [b"", b"+1", b"-1", b" 1", b"1 ", b"1.0", b"1e9", b"0x1", b"1_0", b"1" * 17, "\u0661".encode()],
+)
+@pytest.mark.parametrize("unit", list(Unit))
+def test_a_time_is_digits_all_of_them(written: bytes, unit: Unit) -> None:
+    assert seconds_of(written, unit) is None
