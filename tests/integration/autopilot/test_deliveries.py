@@ -97,6 +97,59 @@ async def test_of_one_call_each_delivery_is_one_run_with_one_event_however_often
     assert await told_of(rows) == sorted([before.run_id, answers[0].run_id])
 
 
+async def test_runs_of_one_batch_share_what_is_their_rule_s_and_nothing_else(
+    service: Service,
+    world: World,
+    workspace_id: UUID,
+    autopilot: rule_pb.Autopilot,
+    rows: asyncpg.Connection[asyncpg.Record],
+) -> None:
+    resting = await make_autopilot(service, world, workspace_id)
+    world.refusals[resting.agent_id] = reason_pb2.REASON_RUNTIME_OFFLINE
+    hooks = {
+        rule.autopilot_id: (await make_webhook(service, rule.autopilot_id)).trigger
+        for rule in (autopilot, resting)
+    }
+    deliveries = {
+        each.delivery_id: (rule_id, each)
+        for rule_id in [*hooks, *hooks]
+        for each in [facts(hooks[rule_id])]
+    }
+    answers = await admit(service, *(each for _, each in deliveries.values()))
+
+    assert [each.delivery_id for each in answers] == list(deliveries)
+    assert [each.autopilot_id for each in answers] == [
+        rule_id for rule_id, _ in deliveries.values()
+    ]
+    stored = await rows.fetch("SELECT * FROM runs ORDER BY occurrence_key")
+    assert len({row["trace_carrier"]["traceparent"] for row in stored}) == len(deliveries)
+    found = {
+        str(row["delivery_id"]): (
+            str(row["id"]),
+            row["occurrence_key"],
+            str(row["autopilot_id"]),
+            str(row["trigger_id"]),
+            str(row["agent_id"]),
+            row["state"],
+            row["finished_at"] is None,
+        )
+        for row in stored
+    }
+    rules = {rule.autopilot_id: rule for rule in (autopilot, resting)}
+    assert found == {
+        each.delivery_id: (
+            each.run_id,
+            f"webhook:{each.delivery_id}",
+            each.autopilot_id,
+            hooks[each.autopilot_id].trigger_id,
+            rules[each.autopilot_id].agent_id,
+            "pending" if each.autopilot_id == autopilot.autopilot_id else "skipped",
+            each.autopilot_id == autopilot.autopilot_id,
+        )
+        for each in answers
+    }
+
+
 async def test_two_replicas_admit_one_delivery_once(
     service: Service,
     autopilot: rule_pb.Autopilot,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import uuid
+from functools import lru_cache
 from uuid import UUID
 
 from uuid_utils import compat
@@ -22,12 +23,19 @@ def new_token() -> UUID:
 
 def parse_id(text: str, field: str) -> UUID:
     """Read an id from a request, or name the field that does not hold one."""
-    try:
-        parsed = UUID(text)
-    except ValueError:
-        parsed = None
-    # UUID() also takes braces, "urn:uuid:" and no hyphens; one spelling keeps ids comparable.
-    if parsed is None or str(parsed) != text.lower():
+    parsed = _parsed(text)
+    if parsed is None:
         shown = text if len(text) <= 64 else text[:64] + "…"
         raise InvalidArgument.of(field, f"not an id: {shown!r}", "INVALID_ID")
     return parsed
+
+
+@lru_cache(maxsize=1024)
+def _parsed(text: str) -> UUID | None:
+    # The ids of a burst's rules and workspaces come again with each item.
+    try:
+        parsed = UUID(text)
+    except ValueError:
+        return None
+    # UUID() also takes braces, "urn:uuid:" and no hyphens; one spelling keeps ids comparable.
+    return parsed if str(parsed) == text.lower() else None

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from operator import attrgetter
 from uuid import UUID
 
 from reveille_autopilot.domain.attribution import Candidates, Publisher
@@ -16,6 +17,33 @@ from reveille_runtime.feed import FeedEvent, make_and_tell
 from reveille_runtime.queries import load_queries
 
 Q = load_queries("reveille_autopilot.store", "admission.sql")
+# What runs of one rule have in common, where they are judged at the same moment.
+_SHARED = attrgetter(
+    "workspace_id",
+    "autopilot_id",
+    "trigger_id",
+    "source",
+    "state",
+    "planned_at",
+    "execution_mode",
+    "agent_id",
+    "squad_id",
+    "project_id",
+    "rule_version_id",
+    "title",
+    "prompt",
+    "originator_user_id",
+    "accountable_user_id",
+    "attribution_source",
+    "reason",
+    "message",
+    "payload_ready",
+    "next_attempt_at",
+    "dispatch_deadline_at",
+    "created_at",
+    "finished_at",
+    "quota_period_start",
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,41 +85,27 @@ async def insert(tx: Tx, new: Sequence[NewRun], events: Sequence[FeedEvent]) -> 
 
 
 def columns(new: Sequence[NewRun]) -> tuple[Sequence[object], ...]:
-    """Give the columns of new runs, as their insertion takes them."""
-    runs = [each.run for each in new]
+    """Give the columns of new runs, then those of their forms, as their insertion takes them."""
+    forms: dict[object, int] = {}
+    firsts: list[NewRun] = []
+    form_of: list[int] = []
+    for each in new:
+        # A payload belongs to one run: it is not compared, bytes by bytes, with others.
+        form = forms.setdefault((id(each.payload), _SHARED(each.run)), len(firsts) + 1)
+        if form > len(firsts):
+            firsts.append(each)
+        form_of.append(form)
     return (
-        [run.id for run in runs],
-        [run.workspace_id for run in runs],
-        [run.autopilot_id for run in runs],
-        [run.trigger_id for run in runs],
-        [run.source.value for run in runs],
-        [run.state.value for run in runs],
-        [run.occurrence_key for run in runs],
-        [run.planned_at for run in runs],
-        [run.delivery_id for run in runs],
-        [run.execution_mode.value for run in runs],
-        [run.agent_id for run in runs],
-        [run.rule_version_id for run in runs],
-        [run.title for run in runs],
-        [run.prompt for run in runs],
-        [run.originator_user_id for run in runs],
-        [run.accountable_user_id for run in runs],
-        [run.attribution_source and run.attribution_source.value for run in runs],
-        [run.reason for run in runs],
-        [run.message for run in runs],
-        [each.payload.content_type if each.payload else "" for each in new],
-        [each.payload.body if each.payload else None for each in new],
-        [dict(each.payload.facts) if each.payload else {} for each in new],
-        [run.payload_ready for run in runs],
-        [run.next_attempt_at for run in runs],
-        [run.dispatch_deadline_at for run in runs],
-        [run.request_fingerprint for run in runs],
-        [dict(run.trace_carrier) for run in runs],
-        [run.created_at for run in runs],
-        [run.finished_at for run in runs],
-        [run.squad_id for run in runs],
-        [run.project_id for run in runs],
-        [run.quota_period_start for run in runs],
+        [each.run.id for each in new],
+        [each.run.occurrence_key for each in new],
+        [each.run.delivery_id for each in new],
+        [each.run.request_fingerprint for each in new],
+        [dict(each.run.trace_carrier) for each in new],
+        form_of,
+        *zip(*(_SHARED(each.run) for each in firsts), strict=True),
+        [each.payload.content_type if each.payload else "" for each in firsts],
+        [each.payload.body if each.payload else None for each in firsts],
+        [dict(each.payload.facts) if each.payload else {} for each in firsts],
     )
 
 

@@ -51,39 +51,43 @@ WHERE occurrence_key = ANY($1::text[]);
 
 -- name: insert_runs
 -- Admits a batch. Another admission of the same occurrence may have been first: then nothing is
--- inserted for it, and the caller reads what was.
--- $1 id, $2 workspace_id, $3 autopilot_id, $4 trigger_id, $5 source, $6 state, $7 occurrence_key,
--- $8 planned_at, $9 delivery_id, $10 execution_mode, $11 agent_id, $12 rule_version_id, $13 title,
--- $14 prompt, $15 originator_user_id, $16 accountable_user_id, $17 attribution_source, $18 reason,
--- $19 message, $20 content_type, $21 payload, $22 payload_facts, $23 payload_ready,
--- $24 next_attempt_at, $25 dispatch_deadline_at, $26 request_fingerprint, $27 trace_carrier,
--- $28 created_at, $29 finished_at, $30 squad_id, $31 project_id, $32 quota_period_start
+-- inserted for it, and the caller reads what was. Of a burst most runs are alike but for who they
+-- are: what they share is sent once, as their form.
+-- $1 id, $2 occurrence_key, $3 delivery_id, $4 request_fingerprint, $5 trace_carrier, $6 form;
+-- and of each form: $7 workspace_id, $8 autopilot_id, $9 trigger_id, $10 source, $11 state,
+-- $12 planned_at, $13 execution_mode, $14 agent_id, $15 squad_id, $16 project_id,
+-- $17 rule_version_id, $18 title, $19 prompt, $20 originator_user_id, $21 accountable_user_id,
+-- $22 attribution_source, $23 reason, $24 message, $25 payload_ready, $26 next_attempt_at,
+-- $27 dispatch_deadline_at, $28 created_at, $29 finished_at, $30 quota_period_start,
+-- $31 content_type, $32 payload, $33 payload_facts
 INSERT INTO runs
-    (id, workspace_id, autopilot_id, trigger_id, source, state, occurrence_key, planned_at,
-    delivery_id, execution_mode, agent_id, rule_version_id, title, prompt, originator_user_id,
-    accountable_user_id, attribution_source, reason, message, content_type, payload,
-    payload_facts, payload_ready, next_attempt_at, dispatch_deadline_at, request_fingerprint,
-    trace_carrier, created_at, finished_at, squad_id, project_id, quota_period_start)
-SELECT i.id, i.workspace_id, i.autopilot_id, i.trigger_id, i.source, i.state, i.occurrence_key,
-    i.planned_at, i.delivery_id, i.execution_mode, i.agent_id, i.rule_version_id, i.title,
-    i.prompt, i.originator_user_id, i.accountable_user_id, i.attribution_source, i.reason,
-    i.message, i.content_type, i.payload, i.payload_facts, i.payload_ready, i.next_attempt_at,
-    i.dispatch_deadline_at, i.request_fingerprint, i.trace_carrier, i.created_at, i.finished_at,
-    i.squad_id, i.project_id, i.quota_period_start
-FROM unnest(
-    $1::uuid[], $2::uuid[], $3::uuid[], $4::uuid[], $5::text[], $6::text[], $7::text[],
-    $8::timestamptz[], $9::uuid[], $10::text[], $11::uuid[], $12::uuid[], $13::text[],
-    $14::text[], $15::text[], $16::text[], $17::text[], $18::text[], $19::text[], $20::text[],
-    $21::bytea[], $22::jsonb[], $23::boolean[], $24::timestamptz[], $25::timestamptz[],
-    $26::bytea[], $27::jsonb[], $28::timestamptz[], $29::timestamptz[], $30::uuid[], $31::uuid[],
-    $32::timestamptz[]
-) AS i (
-    id, workspace_id, autopilot_id, trigger_id, source, state, occurrence_key, planned_at,
-    delivery_id, execution_mode, agent_id, rule_version_id, title, prompt, originator_user_id,
-    accountable_user_id, attribution_source, reason, message, content_type, payload,
-    payload_facts, payload_ready, next_attempt_at, dispatch_deadline_at, request_fingerprint,
-    trace_carrier, created_at, finished_at, squad_id, project_id, quota_period_start
-)
+    (id, occurrence_key, delivery_id, request_fingerprint, trace_carrier, workspace_id,
+    autopilot_id, trigger_id, source, state, planned_at, execution_mode, agent_id, squad_id,
+    project_id, rule_version_id, title, prompt, originator_user_id, accountable_user_id,
+    attribution_source, reason, message, payload_ready, next_attempt_at, dispatch_deadline_at,
+    created_at, finished_at, quota_period_start, content_type, payload, payload_facts)
+SELECT i.id, i.occurrence_key, i.delivery_id, i.request_fingerprint, i.trace_carrier,
+    f.workspace_id, f.autopilot_id, f.trigger_id, f.source, f.state, f.planned_at,
+    f.execution_mode, f.agent_id, f.squad_id, f.project_id, f.rule_version_id, f.title, f.prompt,
+    f.originator_user_id, f.accountable_user_id, f.attribution_source, f.reason, f.message,
+    f.payload_ready, f.next_attempt_at, f.dispatch_deadline_at, f.created_at, f.finished_at,
+    f.quota_period_start, f.content_type, f.payload, f.payload_facts
+FROM unnest($1::uuid[], $2::text[], $3::uuid[], $4::bytea[], $5::jsonb[], $6::integer[])
+    WITH ORDINALITY
+    AS i (id, occurrence_key, delivery_id, request_fingerprint, trace_carrier, form, place)
+JOIN unnest(
+    $7::uuid[], $8::uuid[], $9::uuid[], $10::text[], $11::text[], $12::timestamptz[], $13::text[],
+    $14::uuid[], $15::uuid[], $16::uuid[], $17::uuid[], $18::text[], $19::text[], $20::text[],
+    $21::text[], $22::text[], $23::text[], $24::text[], $25::boolean[], $26::timestamptz[],
+    $27::timestamptz[], $28::timestamptz[], $29::timestamptz[], $30::timestamptz[], $31::text[],
+    $32::bytea[], $33::jsonb[]
+) WITH ORDINALITY AS f (
+    workspace_id, autopilot_id, trigger_id, source, state, planned_at, execution_mode, agent_id,
+    squad_id, project_id, rule_version_id, title, prompt, originator_user_id, accountable_user_id,
+    attribution_source, reason, message, payload_ready, next_attempt_at, dispatch_deadline_at,
+    created_at, finished_at, quota_period_start, content_type, payload, payload_facts, form
+) ON f.form = i.form
+ORDER BY i.place
 ON CONFLICT DO NOTHING
 RETURNING id;
 
