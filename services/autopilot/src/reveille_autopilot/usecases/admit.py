@@ -33,6 +33,7 @@ from reveille_runtime.crash import crash_point
 from reveille_runtime.db import Database, Tx, retrying_statement, retrying_transaction
 
 _NOTHING = Known()
+_WITHOUT_RUN = (Verdict.IGNORE, Verdict.UNAVAILABLE)
 _UNSETTLED = Judgement(Verdict.UNAVAILABLE, None, "another call is at work on this occurrence")
 
 
@@ -137,19 +138,23 @@ class Admissions:
 
         Of a burst most are alike; what is alike is judged once.
         """
-        first = {each.alike: each for each in loaded}
-        found = {alike: each.judge() for alike, each in first.items()}
+        numbers: dict[tuple[int, Occurrence], int] = {}
+        groups = [numbers.setdefault(each.alike, len(numbers)) for each in loaded]
+        one_of = dict(zip(groups, loaded, strict=True))
+        found = {group: each.judge() for group, each in one_of.items()}
         questions = {
-            alike: _question(first[alike])
-            for alike, wanted in found.items()
+            group: _question(one_of[group])
+            for group, wanted in found.items()
             if wanted is Wanted.INVOCABLE
         }
         answers = await ask(self._heartbeat, list(questions.values()))
-        known = dict.fromkeys(first, _NOTHING)
-        for alike, question in questions.items():
-            known[alike] = Known(asked=True, invocable=answers.get(question))
-            found[alike] = first[alike].judge(known[alike])
-        return [(each, known[each.alike], found[each.alike]) for each in loaded]
+        known = dict.fromkeys(one_of, _NOTHING)
+        for group, question in questions.items():
+            known[group] = Known(asked=True, invocable=answers.get(question))
+            found[group] = one_of[group].judge(known[group])
+        return [
+            (each, known[group], found[group]) for group, each in zip(groups, loaded, strict=True)
+        ]
 
     async def _store(
         self, judged: Sequence[tuple[_Loaded, Known, Judgement | Wanted]]
@@ -159,10 +164,7 @@ class Admissions:
         new: dict[str, Applicant] = {}
         for each, known, found in judged:
             autopilot, key = each.rule.autopilot, each.candidate.key
-            without_run = isinstance(found, Judgement) and found.verdict in {
-                Verdict.IGNORE,
-                Verdict.UNAVAILABLE,
-            }
+            without_run = isinstance(found, Judgement) and found.verdict in _WITHOUT_RUN
             if autopilot is not None and not without_run:
                 new[key] = Applicant(
                     self._occasion(each),

@@ -48,15 +48,16 @@ def run_event(run: Run) -> FeedEvent:
     kind = RUN_STARTED
     if run.terminal:
         kind = RUN_DONE
-    elif run.state in {RunState.PENDING, RunState.BUFFERED}:
+    elif run.state is RunState.PENDING or run.state is RunState.BUFFERED:
         kind = RUN_ADMITTED
+    run_id = str(run.id)
     return FeedEvent(
         type=kind,
-        subject_id=run.id,
+        subject_id=run_id,
         workspace_id=run.workspace_id,
         occurrence_key=run.occurrence_key,
         payload={
-            "run_id": str(run.id),
+            "run_id": run_id,
             "autopilot_id": str(run.autopilot_id),
             "trigger_id": None if run.trigger_id is None else str(run.trigger_id),
             "source": run.source.value,
