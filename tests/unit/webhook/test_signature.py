@@ -302,3 +302,31 @@ def test_a_token_comes_in_the_header_that_the_hook_names() -> None:
 @pytest.mark.parametrize("unit", list(Unit))
 def test_a_time_is_digits_all_of_them(written: bytes, unit: Unit) -> None:
     assert seconds_of(written, unit) is None
+
+
+@pytest.mark.parametrize(
+    ("provider", "path"), [("adyen", "notificationItems"), ("msgraph", "value")]
+)
+def test_every_item_of_a_batch_is_vouched_for(provider: str, path: str) -> None:
+    (one,) = samples(PROVIDERS[provider])
+    document = json.loads(one.request.body)
+    (item,) = document[path]
+    two = replace(one.request, body=json.dumps({path: [item, item]}).encode())
+    forged = json.loads(json.dumps(item).replace("AUTHORISATION", "\ud800"))
+    if provider == "msgraph":
+        forged["clientState"] = "\ud800"
+
+    assert state_of(PROVIDERS[provider], [one.secret], two) is SignatureState.VALID
+    for items in ([item, forged], [forged, item], [forged]):
+        request = replace(one.request, body=json.dumps({path: items}).encode())
+        assert state_of(PROVIDERS[provider], [one.secret], request) is SignatureState.INVALID
+
+
+def test_a_token_with_an_end_is_refused_after_it() -> None:
+    (one,) = samples(PROVIDERS["monday"])
+    states = [
+        verify(PROVIDERS["monday"], [one.secret], one.request, NOW + late).state
+        for late in (360, 361)
+    ]
+
+    assert states == [SignatureState.VALID, SignatureState.INVALID]

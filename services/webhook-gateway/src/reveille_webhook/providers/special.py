@@ -64,7 +64,8 @@ def adyen(secrets: tuple[bytes, ...], request: Request, now: float) -> Verdict: 
             return MISSING
         given.append(signature_of(signature.encode("utf-8", "replace"), Encoding.BASE64))
         fields = [at_path(inner, path) for path in _ADYEN]
-        signed.append(":".join("" if each is None else str(each) for each in fields).encode())
+        text = ":".join("" if each is None else str(each) for each in fields)
+        signed.append(text.encode("utf-8", "replace"))
     message = b"\n".join(signed)
     for index, secret in enumerate(secrets):
         key = key_of(secret, Key.HEX)
