@@ -12,9 +12,11 @@ from tests.integration.webhook.conftest import SECRET, Gateway, Hook, endpoint_o
 from reveille.webhook.v1 import endpoint_service_pb2 as pb
 from reveille.webhook.v1.endpoint_service_pb2_grpc import EndpointServiceStub
 from reveille_runtime.access import Role
+from reveille_runtime.crypto import Sealer
 from reveille_runtime.errors import DomainError, InvalidArgument, NotFound, PermissionDenied
 from reveille_runtime.rpc_errors import from_rpc_error
 from reveille_webhook.providers.table import PROVIDERS
+from reveille_webhook.usecases.secrets import Secrets
 
 BODY = b'{"action":"opened"}'
 
@@ -203,3 +205,14 @@ async def test_nobody_but_autopilot_manages_endpoints(gateway: Gateway) -> None:
         error = await refused(gateway.endpoints(caller).PutEndpoint(request))
 
         assert isinstance(error, PermissionDenied)
+
+
+async def test_a_secret_that_its_sender_brings_is_taken_once(gateway: Gateway) -> None:
+    hook = await gateway.hook("asana", secret=None)
+    secrets = Secrets(gateway.database, Sealer(gateway.stage.sealing_key))
+
+    taken = [await secrets.adopt(hook.id, uuid4(), each * 32) for each in (b"a", b"b")]
+    nowhere = await secrets.adopt(uuid4(), uuid4(), b"c" * 32)
+
+    assert (taken, nowhere) == ([True, False], False)
+    assert [each.hint for each in await secrets.list(hook.id)] == ["aaaa"]

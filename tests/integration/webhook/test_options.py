@@ -159,6 +159,22 @@ async def test_beyond_its_budget_a_hook_is_held_until_people_decide(
     assert after.json["status"] == "accepted"
 
 
+async def test_a_breaker_stays_open_after_its_hour_until_people_decide(
+    gateway: Gateway, peer: FakeAutopilot
+) -> None:
+    hook = await gateway.hook(options=options(hourly_budget=1))
+    admin = gateway.stage.keys.user("ada", {hook.workspace_id: Role.ADMIN})
+    await send(gateway, hook, 2)
+    await gateway.work()
+    gateway.database.move_clock(3601)
+
+    first = str((await gateway.rows())[0]["id"])
+    await gateway.deliveries(admin).ReplayDelivery(pb.ReplayDeliveryRequest(delivery_id=first))
+    await gateway.work()
+
+    assert sorted(await states(gateway)) == ["dispatched", "held", "held"]
+
+
 async def test_what_is_held_can_be_purged(gateway: Gateway, peer: FakeAutopilot) -> None:
     hook = await gateway.hook(options=options(hourly_budget=1))
     admin = gateway.stage.keys.user("ada", {hook.workspace_id: Role.ADMIN})
