@@ -11,7 +11,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from contextlib import AbstractAsyncContextManager, AsyncExitStack
+from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 from typing import Any, Protocol, TypeAlias
 
@@ -70,12 +70,11 @@ class ServerChain(grpc.aio.ServerInterceptor):
 
         async def answer(request: Any, context: Context) -> Any:
             shown = None if handler.request_streaming else request
-            async with self._around(RpcCall(method, metadata, context, shown)):
-                return await inner(request, context)
+            call = RpcCall(method, metadata, context, shown)
+            return await _inside(self._stages, call, lambda: inner(request, context))
 
         async def answers(request: Any, context: Context) -> None:
-            shown = None if handler.request_streaming else request
-            async with self._around(RpcCall(method, metadata, context, shown)):
+            async def write() -> None:
                 replies = inner(request, context)
                 if not hasattr(replies, "__aiter__"):
                     await replies
@@ -87,6 +86,9 @@ class ServerChain(grpc.aio.ServerInterceptor):
                         await context.write(reply)
                 finally:
                     await replies.aclose()
+
+            shown = None if handler.request_streaming else request
+            await _inside(self._stages, RpcCall(method, metadata, context, shown), write)
 
         make: Any
         match (handler.request_streaming, handler.response_streaming):
@@ -105,30 +107,15 @@ class ServerChain(grpc.aio.ServerInterceptor):
         )
         return wrapped
 
-    def _around(self, call: RpcCall) -> AbstractAsyncContextManager[None]:
-        return _Entered(self._stages, call)
 
-
-class _Entered(AbstractAsyncContextManager[None]):
-    """All stages entered in order and left in reverse."""
-
-    def __init__(self, stages: Sequence[ServerStage], call: RpcCall) -> None:
-        self._stages = stages
-        self._call = call
-        self._stack = AsyncExitStack()
-
-    async def __aenter__(self) -> None:
-        await self._stack.__aenter__()
-        try:
-            for stage in self._stages:
-                await self._stack.enter_async_context(stage.around(self._call))
-        except BaseException as error:
-            # The stages entered so far see the refusal as if the handler had raised it.
-            if not await self._stack.__aexit__(type(error), error, error.__traceback__):
-                raise
-
-    async def __aexit__(self, *exc_info: Any) -> bool | None:
-        return await self._stack.__aexit__(*exc_info)
+async def _inside(
+    stages: Sequence[ServerStage], call: RpcCall, serve: Callable[[], Awaitable[Any]]
+) -> Any:
+    """Serve a call inside all stages: each sees the refusals of those within as it sees errors."""
+    if not stages:
+        return await serve()
+    async with stages[0].around(call):
+        return await _inside(stages[1:], call, serve)
 
 
 def _behaviour(handler: Handler) -> Any:
