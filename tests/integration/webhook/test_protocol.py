@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from tests.integration.webhook.conftest import SECRET, Gateway, Stage, read_response, signature
+
+from reveille_testkit.waiting import eventually
+from reveille_webhook.http.protocol import StrictProtocol
 
 BODY = b'{"a":1}'
 LIMIT_OF_BYTES = 32 * 1024
@@ -321,6 +324,112 @@ async def test_a_slow_head_behind_a_request_does_not_cost_it_its_answer(gateway:
     assert [answer.status for answer in answers] == [200, 408]
 
 
+async def test_what_trails_a_body_is_no_header(gateway: Gateway) -> None:
+    hook = await gateway.hook()
+    lines = ("Host: x", "Content-Type: application/json", "Transfer-Encoding: chunked")
+    trailing = f"X-Hub-Signature-256: {signature(SECRET, BODY)}\r\nX-GitHub-Event: push\r\n\r\n"
+    chunks = b"7\r\n" + BODY + b"\r\n0\r\n" + trailing.encode()
+
+    answer = await gateway.raw(head(hook.token, *lines) + chunks)
+
+    assert answer.status == 401
+    assert (await gateway.row())["event"] == "webhook.received"
+
+
+async def test_too_many_trailers_are_refused_like_too_many_headers(gateway: Gateway) -> None:
+    hook = await gateway.hook(secret=None)
+    lines = ("Host: x", "Transfer-Encoding: chunked")
+    trailing = "".join(f"X-{n}: y\r\n" for n in range(LIMIT_OF_HEADERS)) + "\r\n"
+
+    answer = await gateway.raw(head(hook.token, *lines) + b"0\r\n" + trailing.encode())
+
+    assert answer.status == 431
+
+
+async def test_requests_wait_behind_one_another_up_to_a_bound(gateway: Gateway) -> None:
+    hook = await gateway.hook(secret=None)
+    peer = gateway.stage.peer
+    peer.may_admit.clear()
+    bound = gateway.edge.connections.limits.pipelined
+    good = head(hook.token, "Host: x", "Content-Length: 7") + BODY
+    async with connected(gateway) as (reader, writer):
+        writer.write(good + b"GET / HTTP/1.1\r\nHost: x\r\n\r\n" * (bound + 50))
+        await peer.until(lambda peer: bool(peer.admitted))
+        peer.may_admit.set()
+        statuses = [(await read_response(reader)).status for _ in range(bound + 2)]
+        with contextlib.suppress(ConnectionError):
+            assert await reader.read() == b""
+
+    assert statuses == [200, *[404] * bound, 429]
+
+
+async def test_a_request_whose_head_began_in_an_earlier_read_is_no_large_head(
+    gateway: Gateway,
+) -> None:
+    hook = await gateway.hook(secret=None)
+    body = b'{"x":"' + b"y" * 60_000 + b'"}'
+    first = head(hook.token, "Host: x", f"Content-Length: {len(body)}") + body
+    second = head(hook.token, "Host: x", "Content-Length: 7") + BODY
+    async with connected(gateway) as (reader, writer):
+        writer.write(first + second[:50])
+        answers = [await read_response(reader)]
+        writer.write(second[50:])
+        answers.append(await read_response(reader))
+
+    assert [answer.status for answer in answers] == [200, 200]
+
+
+@pytest.mark.parametrize(
+    ("line", "status"),
+    [
+        ("POST /hooks/{} HTTP/2.0", 505),
+        ("POST /hooks/{}#part HTTP/1.1", 400),
+        ("POST /hooks/{} HTTP/1.0\r\nTransfer-Encoding: chunked", 400),
+    ],
+    ids=["another version", "a fragment", "chunks before their time"],
+)
+async def test_a_first_line_that_is_not_ours_is_refused(
+    gateway: Gateway, line: str, status: int
+) -> None:
+    hook = await gateway.hook(secret=None)
+    length = "" if "chunked" in line else "Content-Length: 7\r\n"
+    request = f"{line.format(hook.token)}\r\nHost: x\r\n{length}\r\n".encode() + BODY
+
+    answer = await gateway.raw(request)
+
+    assert answer.status == status
+    assert await gateway.rows() == []
+
+
+async def test_who_reads_nothing_is_hung_up_on(gateway: Gateway) -> None:
+    hook = await gateway.hook(secret=None)
+    peer = gateway.stage.peer
+    peer.may_admit.clear()
+    async with connected(gateway) as (reader, writer):
+        writer.write(head(hook.token, "Host: x", "Content-Length: 7") + BODY)
+        await peer.until(lambda peer: bool(peer.admitted))
+        connection = await only_connection(gateway)
+        connection.pause_writing()
+        later(gateway, gateway.edge.connections.limits.request_timeout - 1)
+        assert len(gateway.edge.connections) == 1
+        later(gateway, gateway.edge.connections.limits.request_timeout + 1)
+        with contextlib.suppress(ConnectionError):
+            assert await reader.read() == b""
+        peer.may_admit.set()
+
+
+async def test_an_end_that_nobody_reads_comes_all_the_same(gateway: Gateway) -> None:
+    async with connected(gateway) as (_, writer):
+        cast("asyncio.ReadTransport", writer.transport).pause_reading()
+        connection = await only_connection(gateway)
+        connection.transport.write(b"x" * (32 << 20))
+        connection.transport.close()
+        later(gateway, 0)
+        assert len(gateway.edge.connections) == 1
+        later(gateway, gateway.edge.connections.limits.request_timeout + 1)
+        await eventually(number(gateway), "it is gone", until=lambda count: count == 0)
+
+
 async def test_an_address_that_holds_its_connections_gets_no_more_until_it_lets_go(
     stage: Stage,
 ) -> None:
@@ -369,6 +478,21 @@ async def test_more_connections_than_are_served_at_once_are_told_so_in_json(stag
     assert (refused.status, refused.json["error"]["reason"]) == (503, "too_busy")
     assert refused.headers["connection"] == "close"
     assert int(refused.headers["retry-after"]) > 0
+
+
+def number(gateway: Gateway) -> Callable[[], Awaitable[int]]:
+    async def count() -> int:
+        return len(gateway.edge.connections)
+
+    return count
+
+
+async def only_connection(gateway: Gateway) -> StrictProtocol:
+    """Give the one connection that is left once the others have said goodbye."""
+    await heard(gateway)
+    await eventually(number(gateway), "it is alone", until=lambda count: count == 1)
+    (connection,) = gateway.edge.connections
+    return connection
 
 
 async def heard(gateway: Gateway) -> None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
 from http import HTTPStatus
@@ -39,6 +39,8 @@ class Limits:
     # read the answer instead of a reset.
     discarded_bytes: int = 1 << 20
     connections: int = 2000
+    # Requests that wait on one connection for the answers before theirs.
+    pipelined: int = 16
     # Without it, one address could hold every connection there is; 0 for no limit.
     connections_per_address: int = 200
 
@@ -54,6 +56,9 @@ class Connections:
 
     def __len__(self) -> int:
         return len(self._open)
+
+    def __iter__(self) -> Iterator[StrictProtocol]:
+        return iter(self._open)
 
     def add(self, connection: StrictProtocol) -> None:
         """Hold a connection to its deadlines."""
@@ -113,9 +118,14 @@ class StrictProtocol(HttpToolsProtocol):
         self._began = 0.0
         self._in_head = False
         self._heard = False
+        self._heads = 0
         self._head_bytes = 0
+        self._fields = 0
         self._field_bytes = 0
         self._discarded = 0
+        # Since when the other side takes nothing of what is written, and since when we want to end.
+        self._stuck_since: float | None = None
+        self._closing_since: float | None = None
         self._release: Callable[[], None] | None = None
         self._turned_away = False
         # The refusal that waits until what was asked before it is answered.
@@ -145,8 +155,12 @@ class StrictProtocol(HttpToolsProtocol):
         if self._deadline is None and (self.cycle is None or self.cycle.response_complete):
             self._begin()
         self._heard = True
+        heads = self._heads
         super().data_received(data)
-        if self._in_head and self._last_words is None and not self.transport.is_closing():
+        if self.transport.is_closing() or self._last_words is not None:
+            return
+        # Of a read in which the head began, the rest belongs to what came before it.
+        if self._in_head and heads == self._heads:
             self._head_bytes += len(data)
             if self._head_bytes > self.guard.limits.head_bytes:
                 self._refuse(HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE)
@@ -155,15 +169,18 @@ class StrictProtocol(HttpToolsProtocol):
         """Start counting a request's head."""
         super().on_message_begin()
         self._begin()
+        self._heads += 1
         self._in_head = True
         self._discarded = 0
 
     def on_header(self, name: bytes, value: bytes) -> None:
-        """Bound the headers, one by one."""
+        """Bound the headers, one by one; what trails the body counts, and says nothing."""
         limits = self.guard.limits
-        super().on_header(name, value)
+        if self._in_head:
+            super().on_header(name, value)
+        self._fields += 1
         self._field_bytes += len(name) + len(value) + 4
-        if len(self.headers) > limits.head_count or self._field_bytes > limits.head_bytes:
+        if self._fields > limits.head_count or self._field_bytes > limits.head_bytes:
             self._refusal = HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE
             raise _Refused
 
@@ -177,6 +194,19 @@ class StrictProtocol(HttpToolsProtocol):
         codings = [value for name, value in self.headers if name == b"transfer-encoding"]
         if codings and [each.strip().lower() for each in codings] != [b"chunked"]:
             self._refusal = HTTPStatus.NOT_IMPLEMENTED
+            raise _Refused
+        version = self.parser.get_http_version()
+        if version != "1.1":
+            if version != "1.0":
+                self._refusal = HTTPStatus.HTTP_VERSION_NOT_SUPPORTED
+                raise _Refused
+            if codings:
+                raise _Refused
+            self.expect_100_continue = False
+        if b"#" in self.url:
+            raise _Refused
+        if len(self.pipeline) >= self.guard.limits.pipelined:
+            self._refusal = HTTPStatus.TOO_MANY_REQUESTS
             raise _Refused
         most = self.guard.limits.connections
         busy = len(self.connections) > most or len(self.tasks) >= most
@@ -202,11 +232,32 @@ class StrictProtocol(HttpToolsProtocol):
         self._answers.flush()
         waiting = bool(self.pipeline)
         super().on_response_complete()
-        if self._last_words is not None and not waiting and not self.transport.is_closing():
+        if self.transport.is_closing():
+            return
+        if self._last_words is not None and not waiting:
             self._say(self._last_words)
+        elif self._last_words is not None or self.pipeline:
+            # Nobody's turn comes sooner for having been read.
+            self.flow.pause_reading()
+
+    def pause_writing(self) -> None:
+        """Note since when the other side takes nothing."""
+        self._stuck_since = self.loop.time()
+        super().pause_writing()
+
+    def resume_writing(self) -> None:
+        """Go on writing."""
+        self._stuck_since = None
+        super().resume_writing()
 
     def enforce(self, now: float) -> None:
         """End the connection if its time is over."""
+        if self.transport.is_closing():
+            # It ends once everything is written, if anybody reads it.
+            self._closing_since = self._closing_since or now
+        since = self._closing_since or self._stuck_since
+        if since is not None and now - since > self.guard.limits.request_timeout:
+            self.transport.abort()
         if self._deadline is None or now < self._deadline or self.transport.is_closing():
             return
         if self._turned_away:
@@ -226,6 +277,7 @@ class StrictProtocol(HttpToolsProtocol):
         self._began = self.loop.time()
         self._deadline = self._began + self.guard.limits.head_timeout
         self._head_bytes = 0
+        self._fields = 0
         self._field_bytes = 0
 
     def _turn_away(self) -> None:
