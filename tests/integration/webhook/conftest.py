@@ -36,6 +36,7 @@ from reveille_testkit.rpc import Keyring, RpcRig, SpanLog, serving
 from reveille_webhook import wiring
 from reveille_webhook.config import Settings
 from reveille_webhook.http.edge import HttpEdge
+from reveille_webhook.usecases.admit import Admit
 from reveille_webhook.usecases.secrets import Secrets
 from reveille_webhook.workers.dispatcher import Dispatcher
 
@@ -75,6 +76,7 @@ class WatchedApp(App[Settings]):
         self.database: Database | None = None
         self.edge: HttpEdge | None = None
         self.dispatcher: Dispatcher | None = None
+        self.admit: Admit | None = None
         self.keeper: LeaseKeeper | None = None
 
     def works(self, component: Component) -> None:
@@ -97,6 +99,8 @@ class WatchedApp(App[Settings]):
     async def resource(self, manager: Any) -> Any:
         if isinstance(manager, Database):
             self.database = manager
+        if isinstance(manager, Admit):
+            self.admit = manager
         return await super().resource(manager)
 
 
@@ -260,10 +264,16 @@ class Gateway:
                 writer.close()
 
     async def rows(self) -> list[asyncpg.Record]:
-        """Read every delivery from behind the scenes, oldest first."""
+        """Read every delivery from behind the scenes, oldest first, once judgements are written."""
+        await self.settled()
         if self._rows is None:
             self._rows = await self.stage.database.admin()
         return await self._rows.fetch("SELECT * FROM webhook.deliveries ORDER BY received_at, id")
+
+    async def settled(self) -> None:
+        """Wait for what is written behind answers."""
+        assert self.app.admit is not None
+        await self.app.admit.settled()
 
     async def row(self) -> asyncpg.Record:
         """Read the only delivery."""
@@ -277,6 +287,7 @@ class Gateway:
 
     async def claim(self) -> None:
         """Let the worker claim what is due; at other times it has room for nothing."""
+        await self.settled()
         assert self.app.dispatcher is not None
         self.resume()
         await self.step("dispatcher claims")

@@ -54,7 +54,7 @@ from reveille_webhook.usecases.retention import JOB
 
 BODY = b'{"action":"opened"}'
 # Where death meets the request, which then gets no answer.
-OF_THE_REQUEST = frozenset({BEFORE_STORE, AFTER_STORE, BEFORE_ADMIT, AFTER_ADMIT, AFTER_RECORD})
+OF_THE_REQUEST = frozenset({BEFORE_STORE, AFTER_STORE, BEFORE_ADMIT, AFTER_ADMIT})
 
 
 @dataclass

@@ -459,6 +459,7 @@ async def test_a_judgement_that_cannot_be_written_changes_nothing(
         "ALTER TABLE webhook.deliveries ADD CONSTRAINT unwritable CHECK (admission IS NULL)"
     )
     answer = await gateway.post(hook, BODY)
+    await gateway.settled()
     await gateway.sql("ALTER TABLE webhook.deliveries DROP CONSTRAINT unwritable")
     unwritten = await gateway.row()
     gateway.database.move_clock(3)
@@ -468,6 +469,26 @@ async def test_a_judgement_that_cannot_be_written_changes_nothing(
     assert unwritten["admission"] is None
     row = await gateway.row()
     assert (row["state"], str(row["run_id"])) == ("dispatched", answer.json["run_id"])
+
+
+async def test_a_sender_does_not_wait_for_the_judgement_to_be_written(
+    gateway: Gateway, peer: FakeAutopilot
+) -> None:
+    hook = await gateway.hook()
+    admin = await gateway.stage.database.admin()
+    peer.may_admit.clear()
+    posted = asyncio.create_task(gateway.post(hook, BODY, delivery="d-1"))
+    await peer.until(lambda peer: bool(peer.admitted))
+    async with admin.transaction():
+        await admin.execute("LOCK TABLE webhook.deliveries IN SHARE MODE")
+        peer.may_admit.set()
+        answer = await posted
+        unwritten = await admin.fetchval("SELECT admission FROM webhook.deliveries")
+    written = await gateway.row()
+
+    assert (answer.status, answer.json["status"]) == (200, "accepted")
+    assert unwritten is None
+    assert (written["admission"], str(written["run_id"])) == ("accepted", answer.json["run_id"])
 
 
 async def test_of_a_flood_of_bad_requests_all_are_refused_and_a_sample_is_kept(

@@ -75,7 +75,7 @@ async def build(app: App[Settings]) -> None:
     )
     tracing = Tracing(app.telemetry)
     autopilot = Autopilot(DispatchServiceStub(channels.get("autopilot")))
-    admit = Admit(database, autopilot)
+    admit = await app.resource(Admit(database, autopilot, lambda: claiming.wake()))
     uses = await app.resource(SecretUses(database))
 
     lease = settings.lease_renewal * 3
@@ -106,7 +106,6 @@ async def build(app: App[Settings]) -> None:
                 uses,
                 secrets,
                 settings.admission_budget,
-                claiming.wake,
             ),
             tracing,
             ceiling=SlidingCounters(settings.ip_ceiling),

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import asyncio
+from collections.abc import Callable, Sequence
 from uuid import UUID
 
 from reveille_runtime import logs
@@ -37,13 +38,18 @@ class _Ask:
 class Admit:
     """Asks; a delivery that several ask for at once is asked for once.
 
-    For requests the judgement is written here, so that a resend and the worker find it. Failing to
-    write it changes nothing: the worker asks again and hears the same.
+    For requests the judgement is written here, so that a resend and the worker find it, while the
+    answer is on its way: what it says is on record with autopilot. Failing to write it changes
+    nothing: whoever asks again hears the same.
     """
 
-    def __init__(self, database: Database, autopilot: Autopilot) -> None:
+    def __init__(
+        self, database: Database, autopilot: Autopilot, dispatch_soon: Callable[[], None]
+    ) -> None:
         self._database = database
         self._autopilot = autopilot
+        self._dispatch_soon = dispatch_soon
+        self._recording: set[asyncio.Task[None]] = set()
         self._asks: Batcher[_Ask, Admission] = Batcher(
             "admissions",
             self._run,
@@ -51,6 +57,16 @@ class Admit:
             max_in_flight=2,
             gather=GATHER_SECONDS,
         )
+
+    async def __aenter__(self) -> Admit:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.settled()
+
+    async def settled(self) -> None:
+        """Wait until what was answered so far is written."""
+        await asyncio.gather(*self._recording)
 
     async def for_request(
         self, facts: Facts, timeout: float, *, answers_with: int | None
@@ -73,7 +89,9 @@ class Admit:
         said = await self._autopilot.admit(list(facts.values()))
         crash_point(crash_points.AFTER_ADMIT)
         admissions = dict(zip(facts, said, strict=True))
-        await self._record(asks, admissions)
+        task = asyncio.create_task(self._record(asks, admissions))
+        self._recording.add(task)
+        task.add_done_callback(self._recording.discard)
         return [admissions[each.facts.delivery_id] for each in asks]
 
     async def _record(self, asks: Sequence[_Ask], admissions: dict[UUID, Admission]) -> None:
@@ -101,6 +119,7 @@ class Admit:
                 deliveries=len(rows),
                 cause=type(error).__name__,
             )
+        self._dispatch_soon()
         crash_point(crash_points.AFTER_RECORD)
 
 

@@ -6,7 +6,7 @@ What is answered with success is durable; the bytes that are verified are the by
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from urllib.parse import parse_qsl, urlsplit
 
@@ -21,7 +21,7 @@ from reveille_webhook.domain.lane import lane_key
 from reveille_webhook.domain.provider import Adopted, Asked, Handshake, Provider, Reply
 from reveille_webhook.domain.request import Request, text_of
 from reveille_webhook.domain.signature import verify
-from reveille_webhook.domain.states import DeliveryState, Judgement, Outcome, SignatureState
+from reveille_webhook.domain.states import DeliveryState, Outcome, SignatureState
 from reveille_webhook.domain.verdict import Verdict
 from reveille_webhook.providers.table import PROVIDERS
 from reveille_webhook.usecases import answers
@@ -46,7 +46,6 @@ class Receive:
         uses: SecretUses,
         secrets: Secrets,
         budget: float,
-        dispatch_soon: Callable[[], None],
     ) -> None:
         self._store = store
         self._admit = admit
@@ -54,7 +53,6 @@ class Receive:
         self._uses = uses
         self._secrets = secrets
         self._budget = budget
-        self._dispatch_soon = dispatch_soon
 
     async def __call__(
         self,
@@ -196,8 +194,6 @@ class Receive:
         admission = await self._admit.for_request(
             known.facts, left, answers_with=draft.provider.status
         )
-        if admission.judgement is Judgement.ACCEPTED:
-            self._dispatch_soon()
         return answers.judged(draft.provider, known.facts.delivery_id, admission)
 
     async def _answer_copy(self, provider: Provider, known: Known, left: float) -> Answer:
@@ -206,7 +202,6 @@ class Receive:
             # The original was stored, but nobody heard what autopilot says: ask in its place.
             admission = await self._admit.for_request(known.facts, left, answers_with=None)
             run_id = admission.run_id or run_id
-            self._dispatch_soon()
         return answers.safe(provider, Outcome.DUPLICATE, known.facts.delivery_id, run_id)
 
 
