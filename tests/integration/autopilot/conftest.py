@@ -297,6 +297,13 @@ async def admit(
     return list(response.results)
 
 
+async def withdraw(service: Service, *delivery_ids: str) -> None:
+    """Tell what the gateway tells when people purge what it holds."""
+    await service.dispatcher().WithdrawDeliveries(
+        dispatch_pb.WithdrawDeliveriesRequest(delivery_ids=delivery_ids)
+    )
+
+
 async def hand_over(
     service: Service, delivery: dispatch_pb.DeliveryFacts, run_id: str, body: bytes = b"{}"
 ) -> dispatch_pb.DispatchResult:

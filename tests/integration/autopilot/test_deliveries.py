@@ -16,6 +16,7 @@ from tests.integration.autopilot.conftest import (
     make_autopilot,
     make_webhook,
     refused,
+    withdraw,
 )
 from tests.integration.autopilot.peers import Gate, World
 
@@ -356,6 +357,65 @@ async def test_a_body_for_another_deliverys_run_is_refused(
     unknown = await hand_over(service, mine, str(uuid4()))
     assert unknown.outcome == dispatch_pb.DISPATCH_OUTCOME_FAILED
     assert not world.made
+
+
+async def test_a_purged_delivery_ends_its_run_at_once_and_frees_its_rule(
+    service: Service, world: World, workspace_id: UUID
+) -> None:
+    rule = await make_autopilot(
+        service, world, workspace_id, overlap_policy=rule_pb.OVERLAP_POLICY_SKIP
+    )
+    hook = await make_webhook(service, rule.autopilot_id)
+    (held,) = await admit(service, facts(hook.trigger))
+    (meanwhile,) = await admit(service, facts(hook.trigger))
+
+    await withdraw(service, held.delivery_id)
+    await withdraw(service, held.delivery_id)
+
+    assert meanwhile.reason == reason_pb2.REASON_ALREADY_ACTIVE
+    run = await service.run_of(held.run_id)
+    assert (run.state, run.reason) == (run_pb2.RUN_STATE_CANCELLED, reason_pb2.REASON_PURGED)
+    assert run.message == "its delivery was purged while the loop breaker held it"
+    assert run.delivery_id == held.delivery_id
+    (after,) = await admit(service, facts(hook.trigger))
+    assert after.outcome == dispatch_pb.ADMIT_OUTCOME_ACCEPTED
+    assert not world.made
+
+
+async def test_a_withdrawn_delivery_that_is_released_after_all_gets_a_clean_run(
+    service: Service, world: World, autopilot: rule_pb.Autopilot
+) -> None:
+    hook = await make_webhook(service, autopilot.autopilot_id)
+    delivery = facts(hook.trigger)
+    (first,) = await admit(service, delivery)
+    await withdraw(service, first.delivery_id)
+
+    (second,) = await admit(service, delivery)
+    result = await hand_over(service, delivery, second.run_id)
+
+    assert second.run_id != first.run_id
+    assert result.outcome == dispatch_pb.DISPATCH_OUTCOME_DISPATCHED
+    assert list(world.made) == [f"webhook:{delivery.delivery_id}#2"]
+
+
+async def test_only_a_run_that_waits_for_its_body_is_withdrawn(
+    service: Service, world: World, autopilot: rule_pb.Autopilot
+) -> None:
+    hook = await make_webhook(service, autopilot.autopilot_id)
+    other, begun, ready = (facts(hook.trigger) for _ in range(3))
+    answers = await admit(service, other, begun, ready)
+    await hand_over(service, begun, answers[1].run_id)
+    world.away = {"EnqueueWakeups"}
+    await hand_over(service, ready, answers[2].run_id)
+
+    await withdraw(service, begun.delivery_id, ready.delivery_id, str(uuid4()))
+
+    states = [(await service.run_of(each.run_id)).state for each in answers]
+    assert states == [
+        run_pb2.RUN_STATE_PENDING,
+        run_pb2.RUN_STATE_RUNNING,
+        run_pb2.RUN_STATE_PENDING,
+    ]
 
 
 async def test_only_the_gateway_may_admit(service: Service) -> None:

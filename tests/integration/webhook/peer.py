@@ -43,6 +43,7 @@ class FakeAutopilot(DispatchServiceServicer):
     dispatches: Callable[[pb.DeliveryBody], pb.DispatchResult] = dispatched
     admitted: list[pb.DeliveryFacts] = field(default_factory=list)
     bodies: list[pb.DeliveryBody] = field(default_factory=list)
+    withdrawn: list[str] = field(default_factory=list)
     # Set: answers whole calls in our place.
     answer_dispatch: Callable[..., Awaitable[pb.DispatchDeliveriesResponse]] | None = None
     # Set: the whole service answers with this status.
@@ -68,6 +69,14 @@ class FakeAutopilot(DispatchServiceServicer):
         return pb.AdmitDeliveriesResponse(
             results=[self.admits(each) for each in request.deliveries]
         )
+
+    async def WithdrawDeliveries(
+        self, request: pb.WithdrawDeliveriesRequest, context: Any
+    ) -> pb.WithdrawDeliveriesResponse:
+        if self.away is not None:
+            await context.abort(self.away, "away")
+        self.withdrawn.extend(request.delivery_ids)
+        return pb.WithdrawDeliveriesResponse()
 
     async def DispatchDeliveries(
         self, request: pb.DispatchDeliveriesRequest, context: Any

@@ -46,6 +46,7 @@ from reveille_webhook.crash_points import (
     AFTER_RECORD,
     AFTER_REPLAY,
     AFTER_STORE,
+    AFTER_WITHDRAWAL,
     BEFORE_ADMIT,
     BEFORE_STORE,
     CRASH_POINTS,
@@ -55,6 +56,8 @@ from reveille_webhook.usecases.retention import JOB
 BODY = b'{"action":"opened"}'
 # Where death meets the request, which then gets no answer.
 OF_THE_REQUEST = frozenset({BEFORE_STORE, AFTER_STORE, BEFORE_ADMIT, AFTER_ADMIT})
+# Where it meets what people and the scheduler ask for.
+ASKED_FOR = (AFTER_REPLAY, AFTER_HELD, AFTER_WITHDRAWAL, AFTER_PRUNED)
 
 
 @dataclass
@@ -128,9 +131,7 @@ async def running(stage: Stage, point: str = "") -> AsyncIterator[GatewayProcess
                 await process.communicate()
 
 
-@pytest.mark.parametrize(
-    "point", [each for each in CRASH_POINTS if each not in {AFTER_REPLAY, AFTER_HELD, AFTER_PRUNED}]
-)
+@pytest.mark.parametrize("point", [each for each in CRASH_POINTS if each not in ASKED_FOR])
 async def test_after_death_at_a_point_there_is_one_delivery_and_one_run(
     stage: Stage, peer: FakeAutopilot, point: str
 ) -> None:
@@ -163,7 +164,7 @@ async def test_after_death_at_a_point_there_is_one_delivery_and_one_run(
     }
 
 
-@pytest.mark.parametrize("point", [AFTER_REPLAY, AFTER_HELD, AFTER_PRUNED])
+@pytest.mark.parametrize("point", ASKED_FOR)
 async def test_what_people_and_the_scheduler_ask_for_is_whole_after_a_death(
     stage: Stage, peer: FakeAutopilot, point: str
 ) -> None:
@@ -193,6 +194,10 @@ async def test_what_people_and_the_scheduler_ask_for_is_whole_after_a_death(
                     await DeliveryServiceStub(channel).ReleaseHeldDeliveries(
                         delivery_pb.ReleaseHeldDeliveriesRequest(endpoint_id=str(hook.id))
                     )
+                elif point == AFTER_WITHDRAWAL:
+                    await DeliveryServiceStub(channel).PurgeHeldDeliveries(
+                        delivery_pb.PurgeHeldDeliveriesRequest(endpoint_id=str(hook.id))
+                    )
                 else:
                     await DeliveryServiceStub(channel).ReplayDelivery(
                         delivery_pb.ReplayDeliveryRequest(delivery_id=first, request_id="once")
@@ -211,6 +216,7 @@ async def test_what_people_and_the_scheduler_ask_for_is_whole_after_a_death(
         == {
             AFTER_REPLAY: ["dispatched", "held", "queued"],
             AFTER_HELD: ["dispatched", "queued"],
+            AFTER_WITHDRAWAL: ["dispatched", "ignored"],
             AFTER_PRUNED: ["dispatched", "held"],
         }[point]
     )

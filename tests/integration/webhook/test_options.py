@@ -6,6 +6,7 @@ import asyncio
 import itertools
 import json
 from typing import Any
+from uuid import uuid4
 
 import grpc
 import pytest
@@ -17,7 +18,7 @@ from reveille.explain.v1 import explain_service_pb2 as explain_pb
 from reveille.webhook.v1 import delivery_service_pb2 as pb
 from reveille.webhook.v1 import endpoint_service_pb2 as endpoint_pb
 from reveille_runtime.access import Role
-from reveille_runtime.errors import InvalidArgument, NotFound, PermissionDenied
+from reveille_runtime.errors import InvalidArgument, NotFound, PermissionDenied, Unavailable
 from reveille_runtime.rpc_errors import from_rpc_error
 
 BODY = b'{"action":"opened"}'
@@ -193,6 +194,81 @@ async def test_what_is_held_can_be_purged(gateway: Gateway, peer: FakeAutopilot)
     assert len(peer.bodies) == 1
     # Its id is free: what was purged may be sent again.
     assert (await gateway.post(hook, BODY, delivery="d-2")).json["status"] == "accepted"
+
+
+async def test_a_purge_ends_the_runs_first_and_is_repeated_when_autopilot_was_away(
+    gateway: Gateway, peer: FakeAutopilot
+) -> None:
+    hook = await gateway.hook(options=options(hourly_budget=1))
+    admin = gateway.stage.keys.user("ada", {hook.workspace_id: Role.ADMIN})
+    await send(gateway, hook, 3)
+    await gateway.work()
+    held = [row for row in await gateway.rows() if row["state"] == "held"]
+    request = pb.PurgeHeldDeliveriesRequest(endpoint_id=str(hook.id))
+
+    peer.away = grpc.StatusCode.UNAVAILABLE
+    with pytest.raises(grpc.aio.AioRpcError) as caught:
+        await gateway.deliveries(admin).PurgeHeldDeliveries(request)
+    error = from_rpc_error(caught.value)
+    still = await states(gateway)
+    peer.away = None
+    purged = await gateway.deliveries(admin).PurgeHeldDeliveries(request)
+
+    assert isinstance(error, Unavailable)
+    assert "could not be asked to end the runs" in error.message
+    assert still == ["dispatched", "held", "held"]
+    assert purged.deliveries == 2
+    assert sorted(peer.withdrawn) == sorted(str(row["id"]) for row in held)
+
+
+async def test_what_is_released_is_judged_anew_and_runs_as_autopilot_says(
+    gateway: Gateway, peer: FakeAutopilot
+) -> None:
+    hook = await gateway.hook(options=options(hourly_budget=1))
+    admin = gateway.stage.keys.user("ada", {hook.workspace_id: Role.ADMIN})
+    await send(gateway, hook, 2)
+    await gateway.work()
+    (held,) = [row for row in await gateway.rows() if row["state"] == "held"]
+    clean = str(uuid4())
+    # The run that it was admitted as was given up, so that there is another now.
+    peer.admits = lambda facts: autopilot_pb.AdmitResult(
+        delivery_id=facts.delivery_id, outcome=autopilot_pb.ADMIT_OUTCOME_ACCEPTED, run_id=clean
+    )
+
+    await gateway.deliveries(admin).ReleaseHeldDeliveries(
+        pb.ReleaseHeldDeliveriesRequest(endpoint_id=str(hook.id))
+    )
+    await gateway.work()
+
+    assert held["admission"] == "accepted"
+    assert (peer.bodies[-1].delivery_id, peer.bodies[-1].run_id) == (str(held["id"]), clean)
+    row = next(each for each in await gateway.rows() if each["id"] == held["id"])
+    assert (row["state"], str(row["run_id"])) == ("dispatched", clean)
+
+
+async def test_what_people_released_is_not_held_again_and_not_counted(
+    gateway: Gateway, peer: FakeAutopilot
+) -> None:
+    hook = await gateway.hook(options=options(hourly_budget=2, rate_per_minute=6))
+    admin = gateway.stage.keys.user("ada", {hook.workspace_id: Role.ADMIN})
+    await send(gateway, hook, 7)
+    await gateway.work()
+    before = await states(gateway)
+
+    await gateway.deliveries(admin).ReleaseHeldDeliveries(
+        pb.ReleaseHeldDeliveriesRequest(endpoint_id=str(hook.id))
+    )
+    await gateway.work()
+    # Four of a minute's six places were left: the fifth waits for its own.
+    paced = await states(gateway)
+    await send(gateway, hook, 3, first=10)
+    gateway.database.move_clock(120)
+    await gateway.work()
+
+    assert before == ["dispatched"] * 2 + ["held"] * 5
+    assert paced == ["dispatched"] * 6 + ["queued"]
+    # The budget is whole for what comes in, and what is beyond it is held.
+    assert await states(gateway) == ["dispatched"] * 9 + ["held"]
 
 
 async def test_an_hour_later_the_budget_is_whole_again(

@@ -31,7 +31,7 @@ READS = {
 ALSO_FOR_SERVICES = {"RunAutopilot", "CancelRun"}
 MANAGERS = {"AddMember", "UpdateMember", "UpdateWorkspace"}
 OPERATORS = {"CreateWorkspace"}
-GATEWAY = {"AdmitDeliveries", "DispatchDeliveries"}
+GATEWAY = {"AdmitDeliveries", "DispatchDeliveries", "WithdrawDeliveries"}
 
 
 def test_every_method_declares_its_callers() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from uuid import UUID, uuid4
 
@@ -21,9 +22,11 @@ from reveille_autopilot.domain.outcomes import (
     cancelled_downstream,
     enqueued,
     given_up,
+    hands_back_slot,
     issue_changed,
     issue_made,
     wakeup_settled,
+    withdrawn,
 )
 from reveille_autopilot.domain.states import (
     RUN_INITIAL,
@@ -167,6 +170,19 @@ def test_an_outcome_stands_and_only_gaps_are_filled(state: RunState, later: RunS
     assert (after.wakeup_id, after.issue_id, after.result) == (WAKEUP, ISSUE, b"late")
     again = apply(after, Step(later, wakeup_id=uuid4(), result=b"later still"))
     assert not again.changed
+
+
+@pytest.mark.parametrize("state", [RunState.PENDING, RunState.BUFFERED])
+def test_a_purged_delivery_ends_its_run_only_before_its_body_came(state: RunState) -> None:
+    waiting = a_run(state=state, payload_ready=False)
+    ended = apply(waiting, withdrawn())
+
+    assert (ended.run.state, ended.run.reason) == (RunState.CANCELLED, "purged")
+    assert hands_back_slot(ended.run)
+    assert not apply(replace(waiting, payload_ready=True), withdrawn()).changed
+    # Who asked for its end before decides why it ended, and that there is no other.
+    wanted = replace(waiting, cancel_requested_at=NOON, cancel_requested_by="ada")
+    assert not hands_back_slot(apply(wanted, withdrawn()).run)
 
 
 def test_a_refused_wakeup_does_not_end_a_run_with_an_issue() -> None:

@@ -155,7 +155,7 @@ async def build(app: App[Settings]) -> None:
     )
     app.server.add(
         add_DispatchServiceServicer_to_server,
-        DispatchServicer(Deliveries(database, admissions, dispatcher)),
+        DispatchServicer(Deliveries(database, admissions, dispatcher, settler)),
     )
     app.server.add(
         add_JobHandlerServiceServicer_to_server,

@@ -17,6 +17,7 @@ AFTER_DISPATCH: Final = "webhook.dispatch.after_call"
 AFTER_SETTLE: Final = "webhook.settle.after_commit"
 AFTER_REPLAY: Final = "webhook.replay.after_commit"
 AFTER_HELD: Final = "webhook.held.after_stretch"
+AFTER_WITHDRAWAL: Final = "webhook.held.after_withdrawal"
 AFTER_PRUNED: Final = "webhook.retention.after_stretch"
 
 CRASH_POINTS = declare(
@@ -31,5 +32,6 @@ CRASH_POINTS = declare(
     AFTER_SETTLE,
     AFTER_REPLAY,
     AFTER_HELD,
+    AFTER_WITHDRAWAL,
     AFTER_PRUNED,
 )

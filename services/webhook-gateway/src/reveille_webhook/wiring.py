@@ -133,7 +133,7 @@ async def build(app: App[Settings]) -> None:
         DeliveryServicer(
             Deliveries(database),
             Replay(database, tracing),
-            Held(database, claiming.wake),
+            Held(database, autopilot, claiming.wake),
             Watch(database, app.server.draining, _LOOK_AGAIN),
         ),
     )

@@ -53,6 +53,8 @@ class Step:
     wakeup_id: UUID | None = None
     issue_id: UUID | None = None
     result: bytes | None = None
+    # Only a run that waits for its body moves: nothing was made for it.
+    before_body: bool = False
     # The downstream object has its outcome already and only the event is missing: look soon.
     expect_soon: bool = False
 
@@ -202,6 +204,21 @@ def given_up(mode: ExecutionMode, facts: WakeFacts, *, recorded: bool) -> Step:
     return _already_ended(mode, facts)
 
 
+def withdrawn() -> Step:
+    """End a run whose delivery was purged before its body came."""
+    return Step(
+        RunState.CANCELLED,
+        Reason.PURGED,
+        "its delivery was purged while the loop breaker held it",
+        before_body=True,
+    )
+
+
+def hands_back_slot(run: Run) -> bool:
+    """Tell whether a run that ended leaves its occurrence to a clean one."""
+    return run.reason in {Reason.DISPATCH_INCOMPLETE, Reason.PURGED}
+
+
 def _already_ended(mode: ExecutionMode, facts: WakeFacts) -> Step:
     linked = Step(wakeup_id=facts.wakeup_id, issue_id=facts.issue_id, expect_soon=True)
     match mode:
@@ -231,7 +248,10 @@ class Written:
 def apply(run: Run, step: Step) -> Written:
     """Apply a step: terminal is final, but links and a result that are missing are filled in."""
     moves = (
-        step.state is not None and step.state is not run.state and may_move(run.state, step.state)
+        step.state is not None
+        and step.state is not run.state
+        and may_move(run.state, step.state)
+        and not (step.before_body and run.payload_ready)
     )
     reason, message = _why(run, step) if moves else (run.reason, run.message)
     after = replace(

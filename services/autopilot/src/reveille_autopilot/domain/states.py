@@ -157,6 +157,7 @@ class Reason(StrEnum):
     DISPATCH_FAILED = "dispatch_failed"
     DISPATCH_INCOMPLETE = "dispatch_incomplete"
     CANCELLED = "cancelled"
+    PURGED = "purged"
     ISSUE_CANCELLED = "issue_cancelled"
     ISSUE_NOT_FOUND = "issue_not_found"
 

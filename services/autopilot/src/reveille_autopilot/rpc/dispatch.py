@@ -47,6 +47,13 @@ class DispatchServicer(DispatchServiceServicer):
         admissions = await self._deliveries.admit(facts)
         return pb.AdmitDeliveriesResponse(results=map(_admit_result, facts, admissions))
 
+    async def WithdrawDeliveries(
+        self, request: pb.WithdrawDeliveriesRequest, context: Any
+    ) -> pb.WithdrawDeliveriesResponse:
+        """End the runs of deliveries that never come."""
+        await self._deliveries.withdraw(_ids(request.delivery_ids))
+        return pb.WithdrawDeliveriesResponse()
+
     async def DispatchDeliveries(
         self, request: pb.DispatchDeliveriesRequest, context: Any
     ) -> pb.DispatchDeliveriesResponse:
@@ -178,6 +185,14 @@ def _facts(deliveries: Sequence[pb.DeliveryFacts]) -> list[DeliveryFacts]:
     return facts
 
 
+def _ids(given: Sequence[str]) -> list[UUID]:
+    found = Violations()
+    _count(found, len(given), "delivery_ids")
+    ids = [found.uuid(f"delivery_ids[{index}]", each) for index, each in enumerate(given)]
+    found.check()
+    return ids
+
+
 def _bodies(deliveries: Sequence[pb.DeliveryBody]) -> list[DeliveryBody]:
     found = Violations()
     _count(found, len(deliveries))
@@ -211,6 +226,6 @@ def _clean(text: str, longest: int) -> str:
     return text.replace("\x00", "").strip()[:longest]
 
 
-def _count(found: Violations, number: int) -> None:
+def _count(found: Violations, number: int, field: str = "deliveries") -> None:
     if number > MAX_ITEMS:
-        found.add("deliveries", f"has more than {MAX_ITEMS} entries", "INVALID_FIELD")
+        found.add(field, f"has more than {MAX_ITEMS} entries", "INVALID_FIELD")

@@ -49,6 +49,11 @@ async def ids_by_key(tx: Tx, keys: Sequence[str]) -> dict[str, UUID]:
     return {row["occurrence_key"]: rows.uuid(row["id"]) for row in found}
 
 
+async def ids_without_body(tx: Tx, delivery_ids: Sequence[UUID]) -> list[UUID]:
+    """Find the open runs of deliveries whose bodies did not come yet."""
+    return [rows.uuid(row["id"]) for row in await tx.fetch(Q["run_ids_without_body"], delivery_ids)]
+
+
 async def write(tx: Tx, writes: Sequence[RunWrite]) -> dict[UUID, datetime | None]:
     """Store runs that were read in `state_before`; gives the end of each that was still so."""
     found = await tx.fetch(

@@ -43,6 +43,11 @@ FOR NO KEY UPDATE;
 -- From the keys that events carry to the rows to lock. $1 occurrence_keys
 SELECT id, occurrence_key FROM runs WHERE occurrence_key = ANY($1::text[]);
 
+-- name: run_ids_without_body
+-- The open runs of deliveries that wait for their bodies. $1 delivery_ids
+SELECT id FROM runs
+WHERE delivery_id = ANY($1::uuid[]) AND finished_at IS NULL AND NOT payload_ready;
+
 -- name: write_runs
 -- Applies steps to runs that are locked and were read in `state_before`. A terminal run keeps its
 -- state and its end; links and a result may still be filled in.

@@ -10,10 +10,12 @@ from reveille_autopilot.domain.deadlines import FIRST_LOOK
 from reveille_autopilot.domain.gate import Occurrence, Verdict
 from reveille_autopilot.domain.keys import webhook_key
 from reveille_autopilot.domain.models import Payload, Run
+from reveille_autopilot.domain.outcomes import withdrawn
 from reveille_autopilot.domain.states import Reason, RunSource, RunState
 from reveille_autopilot.store import admission, runs
 from reveille_autopilot.usecases.admit import Admission, Admissions, Candidate
 from reveille_autopilot.usecases.dispatch import Dispatcher
+from reveille_autopilot.usecases.settle import Moment, Settler
 from reveille_runtime.crash import crash_point
 from reveille_runtime.db import Database, Tx, retrying_transaction
 from reveille_runtime.ids import new_id
@@ -42,12 +44,15 @@ class DeliveryBody:
 
 
 class Deliveries:
-    """Admits and dispatches deliveries; the same one again has no second effect."""
+    """Admits, dispatches and withdraws deliveries; the same one again has no second effect."""
 
-    def __init__(self, db: Database, admissions: Admissions, dispatcher: Dispatcher) -> None:
+    def __init__(
+        self, db: Database, admissions: Admissions, dispatcher: Dispatcher, settler: Settler
+    ) -> None:
         self._db = db
         self._admissions = admissions
         self._dispatcher = dispatcher
+        self._settler = settler
 
     async def admit(self, deliveries: Sequence[DeliveryFacts]) -> list[Admission | Exception]:
         """Judge deliveries; of an admitted one the run waits for its body."""
@@ -79,6 +84,12 @@ class Deliveries:
         if run.state is not RunState.PENDING:
             return run
         return await self._dispatcher.dispatch(run, body.trace_carrier, len(body.payload.body))
+
+    async def withdraw(self, delivery_ids: Sequence[UUID]) -> None:
+        """End the runs of deliveries whose bodies never come."""
+        async with self._db.session() as tx:
+            waiting = await runs.ids_without_body(tx, delivery_ids)
+        await self._settler.apply(dict.fromkeys(waiting, (withdrawn(),)), Moment.CANCEL)
 
 
 def _candidate(facts: DeliveryFacts) -> Candidate:

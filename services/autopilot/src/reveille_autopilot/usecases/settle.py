@@ -9,8 +9,8 @@ from uuid import UUID
 
 from reveille_autopilot.domain.deadlines import CANCEL_AGAIN, CHECK, CHECK_SOON
 from reveille_autopilot.domain.models import Run
-from reveille_autopilot.domain.outcomes import Step, Written, apply_all
-from reveille_autopilot.domain.states import RUN_TERMINAL, Reason
+from reveille_autopilot.domain.outcomes import Step, Written, apply_all, hands_back_slot
+from reveille_autopilot.domain.states import RUN_TERMINAL
 from reveille_autopilot.store import limits, runs
 from reveille_autopilot.usecases.signals import RunSignals
 from reveille_autopilot.usecases.summary import RunTracing
@@ -128,7 +128,7 @@ async def _write(tx: Tx, steps: Mapping[UUID, Sequence[Step]], moment: Moment) -
             written.run,
             before[run_id].state,
             _look_again(before[run_id], written, steps[run_id]),
-            written.ended and written.run.reason == Reason.DISPATCH_INCOMPLETE,
+            written.ended and hands_back_slot(written.run),
         )
         for run_id, written in folded.items()
         if written.changed or any(step.expect_soon for step in steps[run_id])

@@ -170,9 +170,14 @@ async def release_held(tx: Tx, endpoint_id: UUID, limit: int) -> int:
     return await tx.execute(Q["release_held"], endpoint_id, limit)
 
 
-async def purge_held(tx: Tx, endpoint_id: UUID, limit: int) -> int:
-    """End held deliveries; gives how many."""
-    return await tx.execute(Q["purge_held"], endpoint_id, limit)
+async def held(tx: Tx, endpoint_id: UUID, limit: int) -> list[UUID]:
+    """Find held deliveries, oldest first."""
+    return [row["id"] for row in await tx.fetch(Q["held"], endpoint_id, limit)]
+
+
+async def purge_held(tx: Tx, ids: Sequence[UUID]) -> int:
+    """End those that are held; gives how many."""
+    return await tx.execute(Q["purge_held"], ids)
 
 
 async def came_in(

@@ -143,23 +143,29 @@ FROM deliveries AS d, (SELECT clock() AS moment) AS t
 WHERE d.id = $1;
 
 -- name: release_held
--- Lets the held deliveries of a hook go, oldest first; each gets a moment within the rate again.
+-- Lets the held deliveries of a hook go, oldest first; each gets a moment within the rate again, and
+-- is judged anew: the run that it was admitted as may have been given up, or withdrawn.
 -- $1 endpoint id, $2 limit
 UPDATE deliveries
 SET state = 'queued', reason = '', message = '', slotted = false, available_at = clock(),
-    queued_at = clock()
+    queued_at = clock(), admission = NULL
 WHERE id = ANY (ARRAY(
     SELECT id FROM deliveries WHERE endpoint_id = $1 AND state = 'held'
     ORDER BY received_at, id LIMIT $2 FOR UPDATE SKIP LOCKED));
 
+-- name: held
+-- The oldest held deliveries of a hook. $1 endpoint id, $2 limit
+SELECT id FROM deliveries WHERE endpoint_id = $1 AND state = 'held'
+ORDER BY received_at, id LIMIT $2;
+
 -- name: purge_held
--- Ends the held deliveries of a hook. $1 endpoint id, $2 limit
+-- Ends deliveries; one that was released meanwhile is left alone. $1 ids
 UPDATE deliveries
 SET state = 'ignored', reason = 'purged', message = 'purged while it was held',
     finished_at = clock()
 WHERE id = ANY (ARRAY(
-    SELECT id FROM deliveries WHERE endpoint_id = $1 AND state = 'held'
-    ORDER BY received_at, id LIMIT $2 FOR UPDATE SKIP LOCKED));
+    SELECT id FROM deliveries WHERE id = ANY ($1::uuid[]) AND state = 'held'
+    ORDER BY id FOR UPDATE));
 
 -- name: came_in
 -- What came in since a moment, oldest first, and some others as they now stand.

@@ -2,13 +2,14 @@
 -- Takes up deliveries that are due, each under a fresh token; the attempt is counted here, so that
 -- a crash counts too. A delivery that is seen first takes a moment out of its hook's bucket: now, or
 -- one that it then waits for. Beyond the hook's budget of the hour it is held, and so is whatever
--- follows. One that stands behind another in its lane is not due, nor one that its own request may
+-- follows; one that people released goes on, and does not count. One that stands behind another in its lane is not due, nor one that its own request may
 -- still be having judged.
 -- $1 lease length, $2 limit, $3 least available_at, $4 usual rate a minute, $5 usual budget an hour
 -- (0 for no limit), $6 how long a request may take until the worker steps in
 WITH t AS MATERIALIZED (SELECT clock() AS moment),
 due AS MATERIALIZED (
-    SELECT d.ctid AS place, d.id, d.endpoint_id, d.available_at, d.slotted
+    SELECT d.ctid AS place, d.id, d.endpoint_id, d.available_at, d.slotted,
+           NOT d.slotted AND d.queued_at > d.received_at AS released
     FROM deliveries AS d
     WHERE d.state = 'queued' AND d.lease_token IS NULL
       AND d.available_at <= (SELECT moment FROM t) AND d.available_at >= $3
@@ -40,31 +41,38 @@ measured AS MATERIALIZED (
            CASE WHEN b.window_started_at > t.moment - interval '1 hour'
                 THEN b.window_count ELSE 0 END AS counted
     FROM bucket AS b, t),
+judged AS MATERIALIZED (
+    SELECT due.id, due.endpoint_id, due.available_at, due.released, m.id IS NOT NULL AS measured,
+           m.id IS NOT NULL AND NOT due.released
+           AND (m.tripped_at IS NOT NULL OR (m.budget > 0 AND m.counted + due.number > m.budget))
+               AS held,
+           m.first_slot, m.step
+    FROM (SELECT id, endpoint_id, available_at, slotted, released,
+                 row_number() OVER (PARTITION BY endpoint_id, slotted, released
+                                    ORDER BY available_at, id) AS number
+          FROM due) AS due
+    LEFT JOIN measured AS m ON m.id = due.endpoint_id AND NOT due.slotted),
 decided AS MATERIALIZED (
-    SELECT f.id, f.endpoint_id, f.slot,
-           CASE WHEN f.slotted OR f.bucket_id IS NULL THEN 'take'
-                WHEN f.tripped_at IS NOT NULL OR (f.budget > 0 AND f.counted + f.number > f.budget)
-                THEN 'hold'
+    SELECT f.id, f.endpoint_id, f.slot, f.released, f.measured,
+           CASE WHEN NOT f.measured THEN 'take'
+                WHEN f.held THEN 'hold'
                 WHEN f.slot > t.moment THEN 'defer'
-                ELSE 'take' END AS deed,
-           NOT f.slotted AND f.bucket_id IS NOT NULL AS measured
-    FROM (SELECT due.id, due.endpoint_id, due.slotted, m.id AS bucket_id, m.tripped_at, m.budget,
-                 m.counted, n.number, m.first_slot + (n.number - 1) * m.step AS slot
-          FROM due
-          LEFT JOIN measured AS m ON m.id = due.endpoint_id AND NOT due.slotted
-          JOIN (SELECT id, row_number() OVER (PARTITION BY endpoint_id, slotted
-                                              ORDER BY available_at, id) AS number
-                FROM due) AS n ON n.id = due.id) AS f, t),
+                ELSE 'take' END AS deed
+    FROM (SELECT id, endpoint_id, released, measured, held,
+                 first_slot + (row_number() OVER (PARTITION BY endpoint_id, measured, held
+                                                  ORDER BY available_at, id) - 1) * step AS slot
+          FROM judged) AS f, t),
 spent AS (
     UPDATE endpoints AS e
     SET next_slot_at = CASE WHEN m.step IS NULL THEN e.next_slot_at
                             ELSE m.first_slot + s.passed * m.step END,
         window_started_at = CASE WHEN m.in_window THEN e.window_started_at ELSE t.moment END,
-        window_count = m.counted + s.passed,
+        window_count = m.counted + s.fired,
         tripped_at = CASE WHEN s.held > 0 THEN coalesce(m.tripped_at, t.moment)
                           ELSE m.tripped_at END
     FROM measured AS m
     JOIN (SELECT endpoint_id, count(*) FILTER (WHERE deed <> 'hold')::integer AS passed,
+                 count(*) FILTER (WHERE deed <> 'hold' AND NOT released)::integer AS fired,
                  count(*) FILTER (WHERE deed = 'hold')::integer AS held
           FROM decided WHERE measured GROUP BY endpoint_id) AS s ON s.endpoint_id = m.id,
          t

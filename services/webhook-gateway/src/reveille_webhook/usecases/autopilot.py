@@ -91,6 +91,23 @@ class Autopilot:
             ),
         )
 
+    async def withdraw(self, delivery_ids: Sequence[UUID]) -> None:
+        """Have autopilot end the runs of deliveries that never come.
+
+        Raises:
+            Unavailable: it could not be asked, and may have ended some of them.
+        """
+        request = pb.WithdrawDeliveriesRequest(delivery_ids=map(str, delivery_ids))
+        try:
+            with as_domain_errors():
+                await self._stub.WithdrawDeliveries(request, timeout=DISPATCH_TIMEOUT)
+        except _PASSING as error:
+            raise Unavailable(
+                "DEPENDENCY_UNAVAILABLE",
+                f"autopilot could not be asked to end the runs: {error.message}",
+                {"service": "autopilot"},
+            ) from error
+
 
 async def _by_halves(
     batch: Sequence[T],

@@ -27,7 +27,7 @@ from reveille.common.v1 import access_pb2 as reveille_dot_common_dot_v1_dot_acce
 from reveille.common.v1 import reason_pb2 as reveille_dot_common_dot_v1_dot_reason__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n,reveille/autopilot/v1/dispatch_service.proto\x12\x15reveille.autopilot.v1\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x1freveille/common/v1/access.proto\x1a\x1freveille/common/v1/reason.proto\"R\n\x16\x41\x64mitDeliveriesRequest\x12\x38\n\ndeliveries\x18\x01 \x03(\x0b\x32$.reveille.autopilot.v1.DeliveryFacts\"\xce\x02\n\rDeliveryFacts\x12\x13\n\x0b\x64\x65livery_id\x18\x01 \x01(\t\x12\x13\n\x0b\x65ndpoint_id\x18\x02 \x01(\t\x12\x14\n\x0cworkspace_id\x18\x03 \x01(\t\x12\r\n\x05\x65vent\x18\x04 \x01(\t\x12\x0f\n\x07\x61\x63tions\x18\x05 \x03(\t\x12\x12\n\nbody_bytes\x18\x06 \x01(\x03\x12\x13\n\x0b\x62ody_sha256\x18\x07 \x01(\x0c\x12\x30\n\x0creceive_time\x18\x08 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12M\n\rtrace_carrier\x18\t \x03(\x0b\x32\x36.reveille.autopilot.v1.DeliveryFacts.TraceCarrierEntry\x1a\x33\n\x11TraceCarrierEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\t:\x02\x38\x01\"N\n\x17\x41\x64mitDeliveriesResponse\x12\x33\n\x07results\x18\x01 \x03(\x0b\x32\".reveille.autopilot.v1.AdmitResult\"\xbb\x01\n\x0b\x41\x64mitResult\x12\x13\n\x0b\x64\x65livery_id\x18\x01 \x01(\t\x12\x34\n\x07outcome\x18\x02 \x01(\x0e\x32#.reveille.autopilot.v1.AdmitOutcome\x12*\n\x06reason\x18\x03 \x01(\x0e\x32\x1a.reveille.common.v1.Reason\x12\x0f\n\x07message\x18\x04 \x01(\t\x12\x0e\n\x06run_id\x18\x05 \x01(\t\x12\x14\n\x0c\x61utopilot_id\x18\x06 \x01(\t\"T\n\x19\x44ispatchDeliveriesRequest\x12\x37\n\ndeliveries\x18\x01 \x03(\x0b\x32#.reveille.autopilot.v1.DeliveryBody\"\x82\x03\n\x0c\x44\x65liveryBody\x12\x13\n\x0b\x64\x65livery_id\x18\x01 \x01(\t\x12\x0e\n\x06run_id\x18\x02 \x01(\t\x12\x14\n\x0c\x63ontent_type\x18\x03 \x01(\t\x12\x0c\n\x04\x62ody\x18\x04 \x01(\x0c\x12\x14\n\x0c\x62ody_omitted\x18\x05 \x01(\x08\x12\x41\n\x07headers\x18\x06 \x03(\x0b\x32\x30.reveille.autopilot.v1.DeliveryBody.HeadersEntry\x12\r\n\x05\x65vent\x18\x07 \x01(\t\x12\x0e\n\x06\x61\x63tion\x18\x08 \x01(\t\x12L\n\rtrace_carrier\x18\t \x03(\x0b\x32\x35.reveille.autopilot.v1.DeliveryBody.TraceCarrierEntry\x1a.\n\x0cHeadersEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\t:\x02\x38\x01\x1a\x33\n\x11TraceCarrierEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\t:\x02\x38\x01\"T\n\x1a\x44ispatchDeliveriesResponse\x12\x36\n\x07results\x18\x01 \x03(\x0b\x32%.reveille.autopilot.v1.DispatchResult\"\x9b\x01\n\x0e\x44ispatchResult\x12\x13\n\x0b\x64\x65livery_id\x18\x01 \x01(\t\x12\x37\n\x07outcome\x18\x02 \x01(\x0e\x32&.reveille.autopilot.v1.DispatchOutcome\x12*\n\x06reason\x18\x03 \x01(\x0e\x32\x1a.reveille.common.v1.Reason\x12\x0f\n\x07message\x18\x04 \x01(\t*\xc2\x01\n\x0c\x41\x64mitOutcome\x12\x1d\n\x19\x41\x44MIT_OUTCOME_UNSPECIFIED\x10\x00\x12\x1a\n\x16\x41\x44MIT_OUTCOME_ACCEPTED\x10\x01\x12\x19\n\x15\x41\x44MIT_OUTCOME_SKIPPED\x10\x02\x12\x19\n\x15\x41\x44MIT_OUTCOME_IGNORED\x10\x03\x12\"\n\x1e\x41\x44MIT_OUTCOME_UNKNOWN_ENDPOINT\x10\x04\x12\x1d\n\x19\x41\x44MIT_OUTCOME_UNAVAILABLE\x10\x05*\x93\x01\n\x0f\x44ispatchOutcome\x12 \n\x1c\x44ISPATCH_OUTCOME_UNSPECIFIED\x10\x00\x12\x1f\n\x1b\x44ISPATCH_OUTCOME_DISPATCHED\x10\x01\x12\x1b\n\x17\x44ISPATCH_OUTCOME_FAILED\x10\x02\x12 \n\x1c\x44ISPATCH_OUTCOME_UNAVAILABLE\x10\x03\x32\xae\x02\n\x0f\x44ispatchService\x12\x87\x01\n\x0f\x41\x64mitDeliveries\x12-.reveille.autopilot.v1.AdmitDeliveriesRequest\x1a..reveille.autopilot.v1.AdmitDeliveriesResponse\"\x15\x8a\xec\x18\x11\n\x0fwebhook-gateway\x12\x90\x01\n\x12\x44ispatchDeliveries\x12\x30.reveille.autopilot.v1.DispatchDeliveriesRequest\x1a\x31.reveille.autopilot.v1.DispatchDeliveriesResponse\"\x15\x8a\xec\x18\x11\n\x0fwebhook-gatewayb\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n,reveille/autopilot/v1/dispatch_service.proto\x12\x15reveille.autopilot.v1\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x1freveille/common/v1/access.proto\x1a\x1freveille/common/v1/reason.proto\"R\n\x16\x41\x64mitDeliveriesRequest\x12\x38\n\ndeliveries\x18\x01 \x03(\x0b\x32$.reveille.autopilot.v1.DeliveryFacts\"\xce\x02\n\rDeliveryFacts\x12\x13\n\x0b\x64\x65livery_id\x18\x01 \x01(\t\x12\x13\n\x0b\x65ndpoint_id\x18\x02 \x01(\t\x12\x14\n\x0cworkspace_id\x18\x03 \x01(\t\x12\r\n\x05\x65vent\x18\x04 \x01(\t\x12\x0f\n\x07\x61\x63tions\x18\x05 \x03(\t\x12\x12\n\nbody_bytes\x18\x06 \x01(\x03\x12\x13\n\x0b\x62ody_sha256\x18\x07 \x01(\x0c\x12\x30\n\x0creceive_time\x18\x08 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12M\n\rtrace_carrier\x18\t \x03(\x0b\x32\x36.reveille.autopilot.v1.DeliveryFacts.TraceCarrierEntry\x1a\x33\n\x11TraceCarrierEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\t:\x02\x38\x01\"N\n\x17\x41\x64mitDeliveriesResponse\x12\x33\n\x07results\x18\x01 \x03(\x0b\x32\".reveille.autopilot.v1.AdmitResult\"\xbb\x01\n\x0b\x41\x64mitResult\x12\x13\n\x0b\x64\x65livery_id\x18\x01 \x01(\t\x12\x34\n\x07outcome\x18\x02 \x01(\x0e\x32#.reveille.autopilot.v1.AdmitOutcome\x12*\n\x06reason\x18\x03 \x01(\x0e\x32\x1a.reveille.common.v1.Reason\x12\x0f\n\x07message\x18\x04 \x01(\t\x12\x0e\n\x06run_id\x18\x05 \x01(\t\x12\x14\n\x0c\x61utopilot_id\x18\x06 \x01(\t\"1\n\x19WithdrawDeliveriesRequest\x12\x14\n\x0c\x64\x65livery_ids\x18\x01 \x03(\t\"\x1c\n\x1aWithdrawDeliveriesResponse\"T\n\x19\x44ispatchDeliveriesRequest\x12\x37\n\ndeliveries\x18\x01 \x03(\x0b\x32#.reveille.autopilot.v1.DeliveryBody\"\x82\x03\n\x0c\x44\x65liveryBody\x12\x13\n\x0b\x64\x65livery_id\x18\x01 \x01(\t\x12\x0e\n\x06run_id\x18\x02 \x01(\t\x12\x14\n\x0c\x63ontent_type\x18\x03 \x01(\t\x12\x0c\n\x04\x62ody\x18\x04 \x01(\x0c\x12\x14\n\x0c\x62ody_omitted\x18\x05 \x01(\x08\x12\x41\n\x07headers\x18\x06 \x03(\x0b\x32\x30.reveille.autopilot.v1.DeliveryBody.HeadersEntry\x12\r\n\x05\x65vent\x18\x07 \x01(\t\x12\x0e\n\x06\x61\x63tion\x18\x08 \x01(\t\x12L\n\rtrace_carrier\x18\t \x03(\x0b\x32\x35.reveille.autopilot.v1.DeliveryBody.TraceCarrierEntry\x1a.\n\x0cHeadersEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\t:\x02\x38\x01\x1a\x33\n\x11TraceCarrierEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\t:\x02\x38\x01\"T\n\x1a\x44ispatchDeliveriesResponse\x12\x36\n\x07results\x18\x01 \x03(\x0b\x32%.reveille.autopilot.v1.DispatchResult\"\x9b\x01\n\x0e\x44ispatchResult\x12\x13\n\x0b\x64\x65livery_id\x18\x01 \x01(\t\x12\x37\n\x07outcome\x18\x02 \x01(\x0e\x32&.reveille.autopilot.v1.DispatchOutcome\x12*\n\x06reason\x18\x03 \x01(\x0e\x32\x1a.reveille.common.v1.Reason\x12\x0f\n\x07message\x18\x04 \x01(\t*\xc2\x01\n\x0c\x41\x64mitOutcome\x12\x1d\n\x19\x41\x44MIT_OUTCOME_UNSPECIFIED\x10\x00\x12\x1a\n\x16\x41\x44MIT_OUTCOME_ACCEPTED\x10\x01\x12\x19\n\x15\x41\x44MIT_OUTCOME_SKIPPED\x10\x02\x12\x19\n\x15\x41\x44MIT_OUTCOME_IGNORED\x10\x03\x12\"\n\x1e\x41\x44MIT_OUTCOME_UNKNOWN_ENDPOINT\x10\x04\x12\x1d\n\x19\x41\x44MIT_OUTCOME_UNAVAILABLE\x10\x05*\x93\x01\n\x0f\x44ispatchOutcome\x12 \n\x1c\x44ISPATCH_OUTCOME_UNSPECIFIED\x10\x00\x12\x1f\n\x1b\x44ISPATCH_OUTCOME_DISPATCHED\x10\x01\x12\x1b\n\x17\x44ISPATCH_OUTCOME_FAILED\x10\x02\x12 \n\x1c\x44ISPATCH_OUTCOME_UNAVAILABLE\x10\x03\x32\xc1\x03\n\x0f\x44ispatchService\x12\x87\x01\n\x0f\x41\x64mitDeliveries\x12-.reveille.autopilot.v1.AdmitDeliveriesRequest\x1a..reveille.autopilot.v1.AdmitDeliveriesResponse\"\x15\x8a\xec\x18\x11\n\x0fwebhook-gateway\x12\x90\x01\n\x12WithdrawDeliveries\x12\x30.reveille.autopilot.v1.WithdrawDeliveriesRequest\x1a\x31.reveille.autopilot.v1.WithdrawDeliveriesResponse\"\x15\x8a\xec\x18\x11\n\x0fwebhook-gateway\x12\x90\x01\n\x12\x44ispatchDeliveries\x12\x30.reveille.autopilot.v1.DispatchDeliveriesRequest\x1a\x31.reveille.autopilot.v1.DispatchDeliveriesResponse\"\x15\x8a\xec\x18\x11\n\x0fwebhook-gatewayb\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -42,12 +42,14 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_DELIVERYBODY_TRACECARRIERENTRY']._serialized_options = b'8\001'
   _globals['_DISPATCHSERVICE'].methods_by_name['AdmitDeliveries']._loaded_options = None
   _globals['_DISPATCHSERVICE'].methods_by_name['AdmitDeliveries']._serialized_options = b'\212\354\030\021\n\017webhook-gateway'
+  _globals['_DISPATCHSERVICE'].methods_by_name['WithdrawDeliveries']._loaded_options = None
+  _globals['_DISPATCHSERVICE'].methods_by_name['WithdrawDeliveries']._serialized_options = b'\212\354\030\021\n\017webhook-gateway'
   _globals['_DISPATCHSERVICE'].methods_by_name['DispatchDeliveries']._loaded_options = None
   _globals['_DISPATCHSERVICE'].methods_by_name['DispatchDeliveries']._serialized_options = b'\212\354\030\021\n\017webhook-gateway'
-  _globals['_ADMITOUTCOME']._serialized_start=1581
-  _globals['_ADMITOUTCOME']._serialized_end=1775
-  _globals['_DISPATCHOUTCOME']._serialized_start=1778
-  _globals['_DISPATCHOUTCOME']._serialized_end=1925
+  _globals['_ADMITOUTCOME']._serialized_start=1662
+  _globals['_ADMITOUTCOME']._serialized_end=1856
+  _globals['_DISPATCHOUTCOME']._serialized_start=1859
+  _globals['_DISPATCHOUTCOME']._serialized_end=2006
   _globals['_ADMITDELIVERIESREQUEST']._serialized_start=170
   _globals['_ADMITDELIVERIESREQUEST']._serialized_end=252
   _globals['_DELIVERYFACTS']._serialized_start=255
@@ -58,18 +60,22 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_ADMITDELIVERIESRESPONSE']._serialized_end=669
   _globals['_ADMITRESULT']._serialized_start=672
   _globals['_ADMITRESULT']._serialized_end=859
-  _globals['_DISPATCHDELIVERIESREQUEST']._serialized_start=861
-  _globals['_DISPATCHDELIVERIESREQUEST']._serialized_end=945
-  _globals['_DELIVERYBODY']._serialized_start=948
-  _globals['_DELIVERYBODY']._serialized_end=1334
-  _globals['_DELIVERYBODY_HEADERSENTRY']._serialized_start=1235
-  _globals['_DELIVERYBODY_HEADERSENTRY']._serialized_end=1281
+  _globals['_WITHDRAWDELIVERIESREQUEST']._serialized_start=861
+  _globals['_WITHDRAWDELIVERIESREQUEST']._serialized_end=910
+  _globals['_WITHDRAWDELIVERIESRESPONSE']._serialized_start=912
+  _globals['_WITHDRAWDELIVERIESRESPONSE']._serialized_end=940
+  _globals['_DISPATCHDELIVERIESREQUEST']._serialized_start=942
+  _globals['_DISPATCHDELIVERIESREQUEST']._serialized_end=1026
+  _globals['_DELIVERYBODY']._serialized_start=1029
+  _globals['_DELIVERYBODY']._serialized_end=1415
+  _globals['_DELIVERYBODY_HEADERSENTRY']._serialized_start=1316
+  _globals['_DELIVERYBODY_HEADERSENTRY']._serialized_end=1362
   _globals['_DELIVERYBODY_TRACECARRIERENTRY']._serialized_start=538
   _globals['_DELIVERYBODY_TRACECARRIERENTRY']._serialized_end=589
-  _globals['_DISPATCHDELIVERIESRESPONSE']._serialized_start=1336
-  _globals['_DISPATCHDELIVERIESRESPONSE']._serialized_end=1420
-  _globals['_DISPATCHRESULT']._serialized_start=1423
-  _globals['_DISPATCHRESULT']._serialized_end=1578
-  _globals['_DISPATCHSERVICE']._serialized_start=1928
-  _globals['_DISPATCHSERVICE']._serialized_end=2230
+  _globals['_DISPATCHDELIVERIESRESPONSE']._serialized_start=1417
+  _globals['_DISPATCHDELIVERIESRESPONSE']._serialized_end=1501
+  _globals['_DISPATCHRESULT']._serialized_start=1504
+  _globals['_DISPATCHRESULT']._serialized_end=1659
+  _globals['_DISPATCHSERVICE']._serialized_start=2009
+  _globals['_DISPATCHSERVICE']._serialized_end=2458
 # @@protoc_insertion_point(module_scope)

@@ -256,6 +256,47 @@ class AdmitResult(_message.Message):
 Global___AdmitResult: _TypeAlias = AdmitResult  # noqa: Y015
 
 @_typing.final
+class WithdrawDeliveriesRequest(_message.Message):
+    """Deliveries that somebody purged."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    DELIVERY_IDS_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def delivery_ids(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """At most 200."""
+
+    def __init__(
+        self,
+        *,
+        delivery_ids: _abc.Iterable[_builtins.str] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["delivery_ids", b"delivery_ids"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___WithdrawDeliveriesRequest: _TypeAlias = WithdrawDeliveriesRequest  # noqa: Y015
+
+@_typing.final
+class WithdrawDeliveriesResponse(_message.Message):
+    """None of the runs waits for its body any more."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    def __init__(
+        self,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___WithdrawDeliveriesResponse: _TypeAlias = WithdrawDeliveriesResponse  # noqa: Y015
+
+@_typing.final
 class DispatchDeliveriesRequest(_message.Message):
     """Deliveries to dispatch."""
 

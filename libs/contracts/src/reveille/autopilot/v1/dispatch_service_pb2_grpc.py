@@ -40,6 +40,11 @@ class DispatchServiceStub:
                 request_serializer=reveille_dot_autopilot_dot_v1_dot_dispatch__service__pb2.AdmitDeliveriesRequest.SerializeToString,
                 response_deserializer=reveille_dot_autopilot_dot_v1_dot_dispatch__service__pb2.AdmitDeliveriesResponse.FromString,
                 _registered_method=True)
+        self.WithdrawDeliveries = channel.unary_unary(
+                '/reveille.autopilot.v1.DispatchService/WithdrawDeliveries',
+                request_serializer=reveille_dot_autopilot_dot_v1_dot_dispatch__service__pb2.WithdrawDeliveriesRequest.SerializeToString,
+                response_deserializer=reveille_dot_autopilot_dot_v1_dot_dispatch__service__pb2.WithdrawDeliveriesResponse.FromString,
+                _registered_method=True)
         self.DispatchDeliveries = channel.unary_unary(
                 '/reveille.autopilot.v1.DispatchService/DispatchDeliveries',
                 request_serializer=reveille_dot_autopilot_dot_v1_dot_dispatch__service__pb2.DispatchDeliveriesRequest.SerializeToString,
@@ -53,6 +58,13 @@ class DispatchServiceServicer:
 
     def AdmitDeliveries(self, request, context):
         """Judges deliveries and stores a run for each that is admitted. The same delivery again gets the same answer.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def WithdrawDeliveries(self, request, context):
+        """Ends the runs of deliveries whose bodies never come. A run that has its body or its outcome stays as it is, and a delivery may have none.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -72,6 +84,11 @@ def add_DispatchServiceServicer_to_server(servicer, server):
                     servicer.AdmitDeliveries,
                     request_deserializer=reveille_dot_autopilot_dot_v1_dot_dispatch__service__pb2.AdmitDeliveriesRequest.FromString,
                     response_serializer=reveille_dot_autopilot_dot_v1_dot_dispatch__service__pb2.AdmitDeliveriesResponse.SerializeToString,
+            ),
+            'WithdrawDeliveries': grpc.unary_unary_rpc_method_handler(
+                    servicer.WithdrawDeliveries,
+                    request_deserializer=reveille_dot_autopilot_dot_v1_dot_dispatch__service__pb2.WithdrawDeliveriesRequest.FromString,
+                    response_serializer=reveille_dot_autopilot_dot_v1_dot_dispatch__service__pb2.WithdrawDeliveriesResponse.SerializeToString,
             ),
             'DispatchDeliveries': grpc.unary_unary_rpc_method_handler(
                     servicer.DispatchDeliveries,
@@ -107,6 +124,33 @@ class DispatchService:
             '/reveille.autopilot.v1.DispatchService/AdmitDeliveries',
             reveille_dot_autopilot_dot_v1_dot_dispatch__service__pb2.AdmitDeliveriesRequest.SerializeToString,
             reveille_dot_autopilot_dot_v1_dot_dispatch__service__pb2.AdmitDeliveriesResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def WithdrawDeliveries(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/reveille.autopilot.v1.DispatchService/WithdrawDeliveries',
+            reveille_dot_autopilot_dot_v1_dot_dispatch__service__pb2.WithdrawDeliveriesRequest.SerializeToString,
+            reveille_dot_autopilot_dot_v1_dot_dispatch__service__pb2.WithdrawDeliveriesResponse.FromString,
             options,
             channel_credentials,
             insecure,

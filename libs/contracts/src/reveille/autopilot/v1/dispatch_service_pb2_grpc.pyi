@@ -35,6 +35,8 @@ class DispatchServiceStub:
     def __new__(cls, channel: _aio.Channel) -> DispatchServiceAsyncStub: ...
     AdmitDeliveries: _grpc.UnaryUnaryMultiCallable[_dispatch_service_pb2.AdmitDeliveriesRequest, _dispatch_service_pb2.AdmitDeliveriesResponse]
     """Judges deliveries and stores a run for each that is admitted. The same delivery again gets the same answer."""
+    WithdrawDeliveries: _grpc.UnaryUnaryMultiCallable[_dispatch_service_pb2.WithdrawDeliveriesRequest, _dispatch_service_pb2.WithdrawDeliveriesResponse]
+    """Ends the runs of deliveries whose bodies never come. A run that has its body or its outcome stays as it is, and a delivery may have none."""
     DispatchDeliveries: _grpc.UnaryUnaryMultiCallable[_dispatch_service_pb2.DispatchDeliveriesRequest, _dispatch_service_pb2.DispatchDeliveriesResponse]
     """Hands over the bodies of admitted deliveries and dispatches their runs. The same delivery again has no second effect."""
 
@@ -45,6 +47,8 @@ class DispatchServiceAsyncStub(DispatchServiceStub):
     def __init__(self, channel: _aio.Channel) -> None: ...
     AdmitDeliveries: _aio.UnaryUnaryMultiCallable[_dispatch_service_pb2.AdmitDeliveriesRequest, _dispatch_service_pb2.AdmitDeliveriesResponse]  # type: ignore[assignment]
     """Judges deliveries and stores a run for each that is admitted. The same delivery again gets the same answer."""
+    WithdrawDeliveries: _aio.UnaryUnaryMultiCallable[_dispatch_service_pb2.WithdrawDeliveriesRequest, _dispatch_service_pb2.WithdrawDeliveriesResponse]  # type: ignore[assignment]
+    """Ends the runs of deliveries whose bodies never come. A run that has its body or its outcome stays as it is, and a delivery may have none."""
     DispatchDeliveries: _aio.UnaryUnaryMultiCallable[_dispatch_service_pb2.DispatchDeliveriesRequest, _dispatch_service_pb2.DispatchDeliveriesResponse]  # type: ignore[assignment]
     """Hands over the bodies of admitted deliveries and dispatches their runs. The same delivery again has no second effect."""
 
@@ -58,6 +62,14 @@ class DispatchServiceServicer(metaclass=_abc_1.ABCMeta):
         context: _ServicerContext,
     ) -> _typing.Union[_dispatch_service_pb2.AdmitDeliveriesResponse, _abc.Awaitable[_dispatch_service_pb2.AdmitDeliveriesResponse]]:
         """Judges deliveries and stores a run for each that is admitted. The same delivery again gets the same answer."""
+
+    @_abc_1.abstractmethod
+    def WithdrawDeliveries(
+        self,
+        request: _dispatch_service_pb2.WithdrawDeliveriesRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_dispatch_service_pb2.WithdrawDeliveriesResponse, _abc.Awaitable[_dispatch_service_pb2.WithdrawDeliveriesResponse]]:
+        """Ends the runs of deliveries whose bodies never come. A run that has its body or its outcome stays as it is, and a delivery may have none."""
 
     @_abc_1.abstractmethod
     def DispatchDeliveries(

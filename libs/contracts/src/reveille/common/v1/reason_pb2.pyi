@@ -83,7 +83,7 @@ class _ReasonEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_Reason.ValueTy
     REASON_LOOP_BREAKER: _Reason.ValueType  # 47
     """Its hook fired beyond its budget: a loop, perhaps."""
     REASON_PURGED: _Reason.ValueType  # 48
-    """Somebody purged it while it was held."""
+    """Somebody purged the delivery while it was held."""
     REASON_REPLAYED_CONTENT: _Reason.ValueType  # 49
     """The same signed content came before under another id."""
     REASON_BODY_TOO_LARGE: _Reason.ValueType  # 50
@@ -247,7 +247,7 @@ REASON_OWN_MARKER: Reason.ValueType  # 46
 REASON_LOOP_BREAKER: Reason.ValueType  # 47
 """Its hook fired beyond its budget: a loop, perhaps."""
 REASON_PURGED: Reason.ValueType  # 48
-"""Somebody purged it while it was held."""
+"""Somebody purged the delivery while it was held."""
 REASON_REPLAYED_CONTENT: Reason.ValueType  # 49
 """The same signed content came before under another id."""
 REASON_BODY_TOO_LARGE: Reason.ValueType  # 50
