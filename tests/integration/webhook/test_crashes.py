@@ -43,7 +43,6 @@ from reveille_webhook.crash_points import (
     AFTER_DISPATCH,
     AFTER_HELD,
     AFTER_PRUNED,
-    AFTER_RECORD,
     AFTER_REPLAY,
     AFTER_STORE,
     AFTER_WITHDRAWAL,
