@@ -6,6 +6,7 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
+from operator import attrgetter
 from uuid import UUID
 
 import asyncpg
@@ -25,6 +26,25 @@ from reveille_webhook.domain.delivery import (
 from reveille_webhook.domain.states import DeliveryState, Judgement, SignatureState
 
 Q = load_queries(__package__, "deliveries.sql")
+_SHARED = attrgetter(
+    "endpoint_id",
+    "workspace_id",
+    "provider",
+    "event",
+    "action",
+    "actions",
+    "signature_state",
+    "state",
+    "reason",
+    "message",
+    "content_type",
+    "response_status",
+    "sender",
+    "retries",
+    "content_once",
+    "lane_key",
+    "signature_notes",
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,34 +59,35 @@ class Judged:
 
 async def insert(tx: Tx, rows: Sequence[NewDelivery]) -> dict[UUID, datetime]:
     """Store deliveries; gives those that were not there, with the time they came in."""
-    found = await tx.fetch(
-        Q["insert_deliveries"],
+    found = await tx.fetch(Q["insert_deliveries"], *_columns(rows))
+    return {row["id"]: row["received_at"] for row in found}
+
+
+def _columns(rows: Sequence[NewDelivery]) -> tuple[Sequence[object], ...]:
+    """Give what is each delivery's own, and then what is each form's."""
+    forms: dict[tuple[object, ...], int] = {}
+    form_of = [forms.setdefault(_SHARED(each), len(forms) + 1) for each in rows]
+    places, workspaces, providers, events, actions, all_actions, *others, notes = zip(
+        *forms, strict=True
+    )
+    return (
         [each.id for each in rows],
-        [each.endpoint_id for each in rows],
-        [each.workspace_id for each in rows],
-        [each.provider for each in rows],
-        [each.event for each in rows],
-        [each.action for each in rows],
-        [json.dumps(each.actions) for each in rows],
         [each.dedupe_key for each in rows],
-        [each.signature_state.value for each in rows],
-        [each.state.value for each in rows],
-        [each.reason for each in rows],
-        [each.message for each in rows],
-        [each.content_type for each in rows],
         [dict(each.headers) for each in rows],
         [each.body for each in rows],
         [each.body_sha256 for each in rows],
-        [each.response_status for each in rows],
         [dict(each.carrier) for each in rows],
-        [each.sender for each in rows],
-        [each.retries for each in rows],
         [each.content_key for each in rows],
-        [each.content_once for each in rows],
-        [each.lane_key for each in rows],
-        [" ".join(each.signature_notes) for each in rows],
+        form_of,
+        places,
+        workspaces,
+        providers,
+        events,
+        actions,
+        [json.dumps(each) for each in all_actions],
+        *others,
+        [" ".join(each) for each in notes],
     )
-    return {row["id"]: row["received_at"] for row in found}
 
 
 async def find_own(tx: Tx, ids: Sequence[UUID]) -> dict[UUID, datetime]:

@@ -1,40 +1,46 @@
 -- name: insert_deliveries
 -- Stores what came in. A copy of a live delivery, or a row of an earlier try, gives no row. Signed
--- content that came before under another id is noted.
--- $1 ids, $2 endpoint ids, $3 workspace ids, $4 providers, $5 events, $6 actions, $7 all actions
--- as JSON texts (a list of lists would be one array of two dimensions),
--- $8 dedupe keys, $9 signature states, $10 states, $11 reasons, $12 messages, $13 content types,
--- $14 headers, $15 bodies, $16 hashes, $17 response statuses, $18 carriers, $19 senders, $20 their
--- retries, $21 content keys, $22 whether each content may come once, $23 lanes, $24 notes on
--- signatures, joined by spaces
+-- content that came before under another id is noted. Of a burst most deliveries have much in
+-- common: what they share is sent once, as their form.
+-- $1 ids, $2 dedupe keys, $3 headers, $4 bodies, $5 hashes, $6 carriers, $7 content keys, $8 forms;
+-- and of each form: $9 endpoint ids, $10 workspace ids, $11 providers, $12 events, $13 actions,
+-- $14 all actions as JSON texts (a list of lists would be one array of two dimensions),
+-- $15 signature states, $16 states, $17 reasons, $18 messages, $19 content types, $20 response
+-- statuses, $21 senders, $22 their retries, $23 whether each content may come once, $24 lanes,
+-- $25 notes on signatures, joined by spaces
 INSERT INTO deliveries (id, endpoint_id, workspace_id, provider, event, action, actions, dedupe_key,
                         signature_state, state, reason, message, content_type, headers, body,
                         body_bytes, body_sha256, response_status, trace_carrier, available_at,
                         received_at, last_received_at, queued_at, finished_at, sender,
                         sender_retries, content_key, content_once, content_copy_of, lane_key,
                         signature_notes)
-SELECT new.id, new.endpoint_id, new.workspace_id, new.provider, new.event, new.action,
-       new.actions::jsonb,
-       new.dedupe_key, new.signature_state, new.state, new.reason, new.message, new.content_type,
-       new.headers, new.body, length(new.body), new.body_sha256, new.response_status, new.carrier,
-       t.moment, t.moment, t.moment, t.moment,
-       CASE WHEN new.state IN ('queued', 'held') THEN NULL ELSE t.moment END,
-       new.sender, new.retries, new.content_key, new.content_once,
+SELECT new.id, form.endpoint_id, form.workspace_id, form.provider, form.event, form.action,
+       form.actions::jsonb, new.dedupe_key, form.signature_state, form.state, form.reason,
+       form.message, form.content_type, new.headers, new.body, length(new.body), new.body_sha256,
+       form.response_status, new.carrier, t.moment, t.moment, t.moment, t.moment,
+       CASE WHEN form.state IN ('queued', 'held') THEN NULL ELSE t.moment END,
+       form.sender, form.retries, new.content_key, form.content_once,
        CASE WHEN new.content_key IS NOT NULL THEN (
            SELECT earlier.id FROM deliveries AS earlier
            WHERE earlier.content_key = new.content_key
              AND earlier.holds_key
            ORDER BY earlier.received_at, earlier.id
            LIMIT 1) END,
-       new.lane_key, coalesce(string_to_array(nullif(new.notes, ''), ' '), '{}')
-FROM unnest($1::uuid[], $2::uuid[], $3::uuid[], $4::text[], $5::text[], $6::text[], $7::text[],
-            $8::text[], $9::text[], $10::text[], $11::text[], $12::text[], $13::text[],
-            $14::jsonb[], $15::bytea[], $16::bytea[], $17::integer[], $18::jsonb[], $19::text[],
-            $20::integer[], $21::bytea[], $22::boolean[], $23::text[], $24::text[])
-     AS new (id, endpoint_id, workspace_id, provider, event, action, actions, dedupe_key,
-             signature_state, state, reason, message, content_type, headers, body, body_sha256,
-             response_status, carrier, sender, retries, content_key, content_once, lane_key, notes),
-     (SELECT clock() AS moment) AS t
+       form.lane_key, coalesce(string_to_array(nullif(form.notes, ''), ' '), '{}')
+FROM (SELECT clock() AS moment) AS t,
+     unnest($1::uuid[], $2::text[], $3::jsonb[], $4::bytea[], $5::bytea[], $6::jsonb[],
+            $7::bytea[], $8::integer[])
+     WITH ORDINALITY
+     AS new (id, dedupe_key, headers, body, body_sha256, carrier, content_key, form, place)
+JOIN unnest($9::uuid[], $10::uuid[], $11::text[], $12::text[], $13::text[], $14::text[],
+            $15::text[], $16::text[], $17::text[], $18::text[], $19::text[], $20::integer[],
+            $21::text[], $22::integer[], $23::boolean[], $24::text[], $25::text[])
+     WITH ORDINALITY
+     AS form (endpoint_id, workspace_id, provider, event, action, actions, signature_state, state,
+              reason, message, content_type, response_status, sender, retries, content_once,
+              lane_key, notes, place)
+     ON form.place = new.form
+ORDER BY new.place
 ON CONFLICT DO NOTHING
 RETURNING id, received_at;
 

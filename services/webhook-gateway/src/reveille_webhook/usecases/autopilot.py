@@ -6,6 +6,8 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, TypeVar
 from uuid import UUID
 
+from google.protobuf.timestamp_pb2 import Timestamp
+
 from reveille.autopilot.v1 import dispatch_service_pb2 as pb
 from reveille_runtime import logs
 from reveille_runtime.errors import (
@@ -52,7 +54,12 @@ class Autopilot:
         """Have deliveries judged; never raises."""
 
         async def call(part: Sequence[Facts]) -> list[Admission]:
-            request = pb.AdmitDeliveriesRequest(deliveries=[_facts(each) for each in part])
+            # What is stored together came at one moment.
+            moments = {each.received_at for each in part}
+            stamps = {each: to_timestamp(each) for each in moments}
+            request = pb.AdmitDeliveriesRequest(
+                deliveries=[_facts(each, stamps[each.received_at]) for each in part]
+            )
             answer = await self._stub.AdmitDeliveries(request, timeout=ADMIT_TIMEOUT)
             results = {each.delivery_id: each for each in answer.results}
             return [_admission(results.get(str(each.delivery_id))) for each in part]
@@ -132,7 +139,7 @@ async def _by_halves(
     return first + await _by_halves(batch[middle:], call, failed)
 
 
-def _facts(facts: Facts) -> pb.DeliveryFacts:
+def _facts(facts: Facts, received: Timestamp | None) -> pb.DeliveryFacts:
     return pb.DeliveryFacts(
         delivery_id=str(facts.delivery_id),
         endpoint_id=str(facts.endpoint_id),
@@ -141,7 +148,7 @@ def _facts(facts: Facts) -> pb.DeliveryFacts:
         actions=facts.actions,
         body_bytes=facts.body_bytes,
         body_sha256=facts.body_sha256,
-        receive_time=to_timestamp(facts.received_at),
+        receive_time=received,
         trace_carrier=dict(facts.carrier),
     )
 
