@@ -477,13 +477,15 @@ class Endpoints(EndpointServiceServicer):
         self.world.endpoints[request.endpoint.endpoint_id] = request.endpoint
         return endpoint_pb.PutEndpointResponse()
 
-    async def ListProviders(
-        self, request: endpoint_pb.ListProvidersRequest, context: Any
-    ) -> endpoint_pb.ListProvidersResponse:
-        await self.world.enter("webhook", "ListProviders")
-        return endpoint_pb.ListProvidersResponse(
-            providers=[endpoint_pb.Provider(name=name) for name in PROVIDERS]
-        )
+    async def CheckEndpoint(
+        self, request: endpoint_pb.CheckEndpointRequest, context: Any
+    ) -> endpoint_pb.CheckEndpointResponse:
+        await self.world.enter("webhook", "CheckEndpoint")
+        if request.provider not in PROVIDERS:
+            raise InvalidArgument.of("provider", f"must be one of: {', '.join(PROVIDERS)}")
+        if request.options.rate_per_minute < 0:
+            raise InvalidArgument.of("options.rate_per_minute", "must be from 0", "OUT_OF_BOUNDS")
+        return endpoint_pb.CheckEndpointResponse()
 
     async def DeleteEndpoint(
         self, request: endpoint_pb.DeleteEndpointRequest, context: Any

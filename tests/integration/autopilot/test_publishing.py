@@ -434,7 +434,33 @@ async def test_a_sender_that_the_gateway_does_not_know_is_refused_by_name(
     # A name that was known once needs no second question.
     await make_webhook(service, autopilot.autopilot_id)
     await make_webhook(service, autopilot.autopilot_id)
-    assert world.calls["ListProviders"] == 1
+    assert world.calls["CheckEndpoint"] == 2
+
+
+async def test_options_that_the_gateway_refuses_are_refused_by_their_field(
+    service: Service, rows: Rows, autopilot: rule_pb.Autopilot
+) -> None:
+    options = endpoint_pb.EndpointOptions(rate_per_minute=-1)
+    stub = service.as_user(CREATOR)
+    async with refused(grpc.StatusCode.INVALID_ARGUMENT, "OUT_OF_BOUNDS") as created:
+        await stub.CreateTrigger(
+            pb.CreateTriggerRequest(
+                autopilot_id=autopilot.autopilot_id,
+                webhook=rule_pb.WebhookTrigger(provider="github", options=options),
+            )
+        )
+    assert await rows.fetchval("SELECT count(*) FROM triggers") == 0
+
+    hook = await make_webhook(service, autopilot.autopilot_id)
+    before = hook.trigger.etag
+    hook.trigger.webhook.options.CopyFrom(options)
+    mask = FieldMask(paths=["webhook.options"])
+    async with refused(grpc.StatusCode.INVALID_ARGUMENT, "OUT_OF_BOUNDS") as updated:
+        await stub.UpdateTrigger(pb.UpdateTriggerRequest(trigger=hook.trigger, update_mask=mask))
+    for (error,) in (created, updated):
+        assert [each.field for each in error.violations] == ["webhook.options.rate_per_minute"]
+    now = await stub.GetTrigger(pb.GetTriggerRequest(trigger_id=hook.trigger.trigger_id))
+    assert now.trigger.etag == before
 
 
 async def test_a_webhook_that_the_gateway_refuses_later_says_so(

@@ -405,6 +405,8 @@ async def test_a_hook_says_how_its_sender_signs(gateway: Gateway) -> None:
         ({"rate_per_minute": -1}, "github", "endpoint.options.rate_per_minute"),
         ({"hourly_budget": 10**9}, "github", "endpoint.options.hourly_budget"),
         ({"lane_path": "x" * 201}, "github", "endpoint.options.lane_path"),
+        ({"lane_path": "a..b"}, "github", "endpoint.options.lane_path"),
+        ({"lane_path": " "}, "github", "endpoint.options.lane_path"),
         ({"excluded_senders": [""]}, "github", "endpoint.options.excluded_senders[0]"),
         ({"own_markers": ["x"] * 21}, "github", "endpoint.options.own_markers"),
         ({"content_policy": 9}, "github", "endpoint.options.content_policy"),
@@ -425,6 +427,15 @@ async def test_a_wish_that_cannot_be_is_refused_by_its_field(
     error = from_rpc_error(caught.value)
     assert isinstance(error, InvalidArgument)
     assert [each.field for each in error.violations] == [field]
+    # Whoever asks before hears the same.
+    with pytest.raises(grpc.aio.AioRpcError) as asked:
+        await gateway.endpoints().CheckEndpoint(
+            endpoint_pb.CheckEndpointRequest(provider=provider, options=options(**fields))
+        )
+    before = from_rpc_error(asked.value)
+    assert isinstance(before, InvalidArgument)
+    assert before.message.replace("options.", "endpoint.options.", 1) == error.message
+    assert await gateway.sql("SELECT count(*) FROM webhook.endpoints") == 0
 
 
 async def test_a_replica_at_its_settings_paces_too(stage: Stage, peer: FakeAutopilot) -> None:

@@ -29,11 +29,11 @@ from reveille_autopilot.usecases.dispatch import Dispatcher
 from reveille_autopilot.usecases.explain import Explain
 from reveille_autopilot.usecases.follow import TYPES, Follower
 from reveille_autopilot.usecases.follow_targets import TARGET_TYPES, TargetFollower
+from reveille_autopilot.usecases.hooks import Hooks
 from reveille_autopilot.usecases.jobs import HANDLER, MONITOR, RETENTION, schedule_job
 from reveille_autopilot.usecases.monitor import Monitor, Watchfulness
 from reveille_autopilot.usecases.peers import Heartbeat, endpoints_on, scheduler_on
 from reveille_autopilot.usecases.plans import Plans
-from reveille_autopilot.usecases.providers import Providers
 from reveille_autopilot.usecases.read_rules import RuleReader
 from reveille_autopilot.usecases.read_runs import RunReader
 from reveille_autopilot.usecases.relays import Relays
@@ -143,7 +143,7 @@ async def build(app: App[Settings]) -> None:
                 Autopilots(database, Targets(heartbeat)),
                 RuleReader(database),
                 Collaborators(database),
-                Triggers(database, relays, Providers(endpoints), sealer, settings.public_url),
+                Triggers(database, relays, Hooks(endpoints), sealer, settings.public_url),
                 SigningSecrets(database, endpoints, relays, sealer),
             ),
             RunRequests(database, admissions, dispatcher),

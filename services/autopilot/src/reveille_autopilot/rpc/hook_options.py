@@ -13,7 +13,7 @@ LONGEST = 20_000
 
 
 def read(found: Violations, given: rule_pb.WebhookTrigger) -> dict[str, object]:
-    """Read what the gateway shall do otherwise than usual; it judges that itself."""
+    """Read what the gateway shall do otherwise than usual, which is the gateway's to judge."""
     if not given.HasField("options"):
         return {}
     read: dict[str, object] = MessageToDict(given.options, preserving_proto_field_name=True)

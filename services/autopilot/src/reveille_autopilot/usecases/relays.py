@@ -6,8 +6,6 @@ from collections.abc import Awaitable, Callable, Sequence
 from typing import TYPE_CHECKING, TypeVar
 from uuid import UUID
 
-from google.protobuf.json_format import ParseDict
-
 from reveille.heartbeat.v1 import workspace_replica_service_pb2 as replica_pb
 from reveille.scheduler.v1 import job_pb2 as job_pb
 from reveille.scheduler.v1 import scheduler_service_pb2 as scheduler_pb
@@ -15,6 +13,7 @@ from reveille.webhook.v1 import endpoint_service_pb2 as endpoint_pb
 from reveille_autopilot.store import triggers, workspaces
 from reveille_autopilot.store.triggers import EndpointState, ScopeState
 from reveille_autopilot.store.workspaces import WorkspaceState
+from reveille_autopilot.usecases.hooks import endpoint_options
 from reveille_autopilot.usecases.jobs import ONCE_LATENESS
 from reveille_autopilot.usecases.peers import Heartbeat, is_refusal
 from reveille_autopilot.usecases.plans import JOB, SCOPE_KIND
@@ -154,11 +153,7 @@ class Relays:
                         provider=row.provider,
                         max_body_bytes=row.max_body_bytes,
                         revision=row.revision,
-                        options=ParseDict(
-                            dict(row.options),
-                            endpoint_pb.EndpointOptions(),
-                            ignore_unknown_fields=True,
-                        ),
+                        options=endpoint_options(row.options),
                     )
                 )
             )

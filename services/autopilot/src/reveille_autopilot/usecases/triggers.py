@@ -16,7 +16,7 @@ from reveille_autopilot.domain.models import Autopilot, ScheduleConfig, Trigger,
 from reveille_autopilot.domain.states import Change, TriggerKind
 from reveille_autopilot.store import autopilots, triggers
 from reveille_autopilot.usecases import messages
-from reveille_autopilot.usecases.providers import Providers
+from reveille_autopilot.usecases.hooks import Hooks
 from reveille_autopilot.usecases.publish import locked_for_edit, publish, require_etag, stale
 from reveille_autopilot.usecases.relays import Relays
 from reveille_autopilot.usecases.schedules import check_schedule
@@ -83,12 +83,12 @@ class Triggers:
         self,
         db: Database,
         relays: Relays,
-        providers: Providers,
+        hooks: Hooks,
         sealer: Sealer,
         public_url: str | None,
     ) -> None:
         self._db = db
-        self._providers = providers
+        self._hooks = hooks
         self._relays = relays
         self._sealer = sealer
         self._public_url = public_url
@@ -99,11 +99,11 @@ class Triggers:
         """Create a trigger; of a webhook, the answer is the only place that shows its address.
 
         Raises:
-            InvalidArgument: the gateway does not know the sender.
+            InvalidArgument: the gateway does not know the sender, or refuses its options.
         """
         webhook = isinstance(new.config, WebhookConfig)
         if isinstance(new.config, WebhookConfig):
-            await self._providers.require_known(new.config.provider)
+            await self._hooks.require_possible(new.config.provider, new.config.options)
 
         async def make(tx: Tx) -> pb.CreateTriggerResponse:
             rule, editor, now = await locked_for_edit(tx, actor, new.autopilot_id)
@@ -152,7 +152,15 @@ class Triggers:
         return answer
 
     async def update(self, actor: Actor, edit: TriggerEdit) -> ShownTrigger:
-        """Change what an edit names; the editor answers for what sets the rule off otherwise."""
+        """Change what an edit names; the editor answers for what sets the rule off otherwise.
+
+        Raises:
+            InvalidArgument: the gateway refuses the options of a webhook.
+        """
+        if "options" in edit.config:
+            before = (await self.get(actor, edit.trigger_id)).trigger.config
+            if isinstance(before, WebhookConfig):
+                await self._hooks.require_possible(before.provider, edit.config["options"])
         async with self._db.transaction() as tx:
             seen, _ = await readable_trigger(tx, actor, edit.trigger_id)
             rule, editor, now = await locked_for_edit(tx, actor, seen.autopilot_id)

@@ -10,6 +10,11 @@ from reveille_webhook.domain.request import at_path, storable
 _LONGEST = 255
 
 
+def is_path(path: str) -> bool:
+    """Tell whether a path could lead anywhere: names and positions with a dot between them."""
+    return all(step == step.strip() != "" for step in path.split("."))
+
+
 def lane_key(path: str | None, document: Any) -> str | None:
     """Give the lane, None for a delivery that waits for nobody."""
     if path is None:

@@ -19,6 +19,7 @@ from reveille_webhook.domain.endpoint import (
 )
 from reveille_webhook.domain.exclusion import LONGEST_TEXT
 from reveille_webhook.domain.generic import Generic, violations
+from reveille_webhook.domain.lane import is_path
 from reveille_webhook.domain.provider import Provider
 from reveille_webhook.domain.scheme import Header, Item, Scheme
 from reveille_webhook.domain.states import DeliveryState
@@ -68,7 +69,7 @@ def read_endpoint(found: Violations, message: endpoint_service_pb2.Endpoint) -> 
         revision=found.integer(
             "endpoint.revision", message.revision, minimum=1, maximum=(1 << 63) - 1
         ),
-        options=_read_options(found, message),
+        options=read_options(found, "endpoint.options", message.provider, message.options),
     )
 
 
@@ -115,8 +116,10 @@ def _write_scheme(scheme: Scheme) -> endpoint_service_pb2.SignatureScheme:
     )
 
 
-def _read_options(found: Violations, message: endpoint_service_pb2.Endpoint) -> Options:
-    options = message.options
+def read_options(
+    found: Violations, path: str, provider: str, options: endpoint_service_pb2.EndpointOptions
+) -> Options:
+    """Parse what a hook is to do otherwise than usual; `path` is the field that says so."""
     generic = None
     if options.HasField("generic"):
         given = options.generic
@@ -128,34 +131,38 @@ def _read_options(found: Violations, message: endpoint_service_pb2.Endpoint) -> 
             given.separator,
             given.event,
         )
-        for name, problem in violations(message.provider, generic):
-            path = "endpoint.options.generic" + (f".{name}" if name else "")
-            found.add(path, problem, "INVALID_FIELD")
+        for name, problem in violations(provider, generic):
+            field = f"{path}.generic" + (f".{name}" if name else "")
+            found.add(field, problem, "INVALID_FIELD")
     for name, values, most in (
         ("excluded_senders", options.excluded_senders, MOST_SENDERS),
         ("own_markers", options.own_markers, MOST_MARKERS),
     ):
         if len(values) > most:
-            found.add(f"endpoint.options.{name}", f"at most {most}", "INVALID_FIELD")
+            found.add(f"{path}.{name}", f"at most {most}", "INVALID_FIELD")
         for index, value in enumerate(values[:most]):
-            found.text(f"endpoint.options.{name}[{index}]", value, minimum=1, maximum=LONGEST_TEXT)
+            found.text(f"{path}.{name}[{index}]", value, minimum=1, maximum=LONGEST_TEXT)
     policies = endpoint_service_pb2.ContentPolicy.values()
     if options.content_policy not in policies:
-        found.add("endpoint.options.content_policy", "is not known", "INVALID_ENUM")
+        found.add(f"{path}.content_policy", "is not known", "INVALID_ENUM")
     return Options(
         generic=generic,
         refuses_copies=options.content_policy == endpoint_service_pb2.CONTENT_POLICY_REFUSE,
-        rate_per_minute=_limit(found, "rate_per_minute", options.rate_per_minute),
-        hourly_budget=_limit(found, "hourly_budget", options.hourly_budget),
-        lane_path=(
-            found.text("endpoint.options.lane_path", options.lane_path, maximum=LONGEST_PATH)
-            or None
-        ),
+        rate_per_minute=_limit(found, f"{path}.rate_per_minute", options.rate_per_minute),
+        hourly_budget=_limit(found, f"{path}.hourly_budget", options.hourly_budget),
+        lane_path=_lane_path(found, f"{path}.lane_path", options.lane_path),
         excluded_senders=tuple(options.excluded_senders),
         own_markers=tuple(options.own_markers),
     )
 
 
-def _limit(found: Violations, name: str, value: int) -> int | None:
-    path = f"endpoint.options.{name}"
-    return found.integer(path, value, minimum=0, maximum=MOST_PER_MINUTE) or None
+def _lane_path(found: Violations, field: str, given: str) -> str | None:
+    if not given:
+        return None
+    if not is_path(given):
+        found.add(field, "must be names and positions with a dot between them, such as a.b.0.c")
+    return found.text(field, given, maximum=LONGEST_PATH, strip=False)
+
+
+def _limit(found: Violations, field: str, value: int) -> int | None:
+    return found.integer(field, value, minimum=0, maximum=MOST_PER_MINUTE) or None

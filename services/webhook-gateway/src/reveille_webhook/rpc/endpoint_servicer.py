@@ -30,6 +30,18 @@ class EndpointServicer(EndpointServiceServicer):
         await self._endpoints.put(endpoint)
         return pb.PutEndpointResponse()
 
+    async def CheckEndpoint(
+        self, request: pb.CheckEndpointRequest, context: Any
+    ) -> pb.CheckEndpointResponse:
+        """Judge a wish without storing it."""
+        found = Violations()
+        convert.read_options(found, "options", request.provider, request.options)
+        problem = self._endpoints.refusal_of(request.provider)
+        if problem is not None:
+            found.add("provider", problem)
+        found.check()
+        return pb.CheckEndpointResponse()
+
     async def DeleteEndpoint(
         self, request: pb.DeleteEndpointRequest, context: Any
     ) -> pb.DeleteEndpointResponse:

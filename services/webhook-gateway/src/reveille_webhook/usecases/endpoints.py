@@ -24,16 +24,19 @@ class Endpoints:
         """List the senders that an endpoint can be for, by name."""
         return [PROVIDERS[name] for name in sorted(PROVIDERS)]
 
+    def refusal_of(self, provider: str) -> str | None:
+        """Say what is wrong with the name of a sender; None when it is known."""
+        return None if provider in PROVIDERS else f"must be one of: {', '.join(sorted(PROVIDERS))}"
+
     async def put(self, endpoint: Endpoint) -> None:
         """Store a wish.
 
         Raises:
             InvalidArgument: the provider is not known, or the token is another endpoint's.
         """
-        if endpoint.provider not in PROVIDERS:
-            raise InvalidArgument.of(
-                "endpoint.provider", f"must be one of: {', '.join(PROVIDERS)}", "INVALID_FIELD"
-            )
+        problem = self.refusal_of(endpoint.provider)
+        if problem is not None:
+            raise InvalidArgument.of("endpoint.provider", problem)
         try:
             async with self._database.transaction() as tx:
                 await endpoints.put(tx, endpoint)

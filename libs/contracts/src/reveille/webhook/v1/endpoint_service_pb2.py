@@ -26,7 +26,7 @@ from google.protobuf import timestamp_pb2 as google_dot_protobuf_dot_timestamp__
 from reveille.common.v1 import access_pb2 as reveille_dot_common_dot_v1_dot_access__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n*reveille/webhook/v1/endpoint_service.proto\x12\x13reveille.webhook.v1\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x1freveille/common/v1/access.proto\"\x9d\x02\n\x08\x45ndpoint\x12\x13\n\x0b\x65ndpoint_id\x18\x01 \x01(\t\x12\x14\n\x0cworkspace_id\x18\x02 \x01(\t\x12\x14\n\x0ctoken_sha256\x18\x03 \x01(\x0c\x12\x1d\n\x15previous_token_sha256\x18\x04 \x01(\x0c\x12>\n\x1aprevious_token_expire_time\x18\x05 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x10\n\x08provider\x18\x06 \x01(\t\x12\x16\n\x0emax_body_bytes\x18\x07 \x01(\x05\x12\x10\n\x08revision\x18\x08 \x01(\x03\x12\x35\n\x07options\x18\t \x01(\x0b\x32$.reveille.webhook.v1.EndpointOptions\"\xf4\x01\n\x0f\x45ndpointOptions\x12\x33\n\x07generic\x18\x01 \x01(\x0b\x32\".reveille.webhook.v1.GenericScheme\x12:\n\x0e\x63ontent_policy\x18\x02 \x01(\x0e\x32\".reveille.webhook.v1.ContentPolicy\x12\x17\n\x0frate_per_minute\x18\x03 \x01(\x05\x12\x15\n\rhourly_budget\x18\x04 \x01(\x05\x12\x11\n\tlane_path\x18\x05 \x01(\t\x12\x18\n\x10\x65xcluded_senders\x18\x06 \x03(\t\x12\x13\n\x0bown_markers\x18\x07 \x03(\t\"v\n\rGenericScheme\x12\x0e\n\x06header\x18\x01 \x01(\t\x12\x11\n\talgorithm\x18\x02 \x01(\t\x12\x10\n\x08\x65ncoding\x18\x03 \x01(\t\x12\x0e\n\x06prefix\x18\x04 \x01(\t\x12\x11\n\tseparator\x18\x05 \x01(\t\x12\r\n\x05\x65vent\x18\x06 \x01(\t\"E\n\x12PutEndpointRequest\x12/\n\x08\x65ndpoint\x18\x01 \x01(\x0b\x32\x1d.reveille.webhook.v1.Endpoint\"\x15\n\x13PutEndpointResponse\">\n\x15\x44\x65leteEndpointRequest\x12\x13\n\x0b\x65ndpoint_id\x18\x01 \x01(\t\x12\x10\n\x08revision\x18\x02 \x01(\x03\"\x18\n\x16\x44\x65leteEndpointResponse\"{\n\x10\x41\x64\x64SecretRequest\x12\x13\n\x0b\x65ndpoint_id\x18\x01 \x01(\t\x12\x11\n\tsecret_id\x18\x02 \x01(\t\x12\x0e\n\x06secret\x18\x03 \x01(\x0c\x12/\n\x0b\x65xpire_time\x18\x04 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\"@\n\x11\x41\x64\x64SecretResponse\x12+\n\x06secret\x18\x01 \x01(\x0b\x32\x1b.reveille.webhook.v1.Secret\"\xbe\x01\n\x06Secret\x12\x11\n\tsecret_id\x18\x01 \x01(\t\x12\x0c\n\x04hint\x18\x02 \x01(\t\x12/\n\x0b\x63reate_time\x18\x03 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12/\n\x0b\x65xpire_time\x18\x04 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x31\n\rlast_use_time\x18\x05 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\"=\n\x13RemoveSecretRequest\x12\x13\n\x0b\x65ndpoint_id\x18\x01 \x01(\t\x12\x11\n\tsecret_id\x18\x02 \x01(\t\"\x16\n\x14RemoveSecretResponse\")\n\x12ListSecretsRequest\x12\x13\n\x0b\x65ndpoint_id\x18\x01 \x01(\t\"C\n\x13ListSecretsResponse\x12,\n\x07secrets\x18\x01 \x03(\x0b\x32\x1b.reveille.webhook.v1.Secret\"\x16\n\x14ListProvidersRequest\"I\n\x15ListProvidersResponse\x12\x30\n\tproviders\x18\x01 \x03(\x0b\x32\x1d.reveille.webhook.v1.Provider\"\x80\x01\n\x08Provider\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x18\n\x10signature_header\x18\x02 \x01(\t\x12\x34\n\x06scheme\x18\x03 \x01(\x0b\x32$.reveille.webhook.v1.SignatureScheme\x12\x16\n\x0e\x64\x65mands_secret\x18\x04 \x01(\x08\"\xd6\x01\n\x0fSignatureScheme\x12\x11\n\talgorithm\x18\x01 \x01(\t\x12\x10\n\x08\x65ncoding\x18\x02 \x01(\t\x12\x0e\n\x06prefix\x18\x03 \x01(\t\x12\x0b\n\x03key\x18\x04 \x01(\t\x12\x0f\n\x07message\x18\x05 \x01(\t\x12\x18\n\x10timestamp_header\x18\x06 \x01(\t\x12\x18\n\x10timestamp_prefix\x18\x07 \x01(\t\x12\x16\n\x0etimestamp_unit\x18\x08 \x01(\t\x12\x11\n\tid_header\x18\t \x01(\t\x12\x11\n\tseparator\x18\n \x01(\t*c\n\rContentPolicy\x12\x1e\n\x1a\x43ONTENT_POLICY_UNSPECIFIED\x10\x00\x12\x17\n\x13\x43ONTENT_POLICY_FLAG\x10\x01\x12\x19\n\x15\x43ONTENT_POLICY_REFUSE\x10\x02\x32\xd3\x05\n\x0f\x45ndpointService\x12q\n\x0bPutEndpoint\x12\'.reveille.webhook.v1.PutEndpointRequest\x1a(.reveille.webhook.v1.PutEndpointResponse\"\x0f\x8a\xec\x18\x0b\n\tautopilot\x12z\n\x0e\x44\x65leteEndpoint\x12*.reveille.webhook.v1.DeleteEndpointRequest\x1a+.reveille.webhook.v1.DeleteEndpointResponse\"\x0f\x8a\xec\x18\x0b\n\tautopilot\x12k\n\tAddSecret\x12%.reveille.webhook.v1.AddSecretRequest\x1a&.reveille.webhook.v1.AddSecretResponse\"\x0f\x8a\xec\x18\x0b\n\tautopilot\x12t\n\x0cRemoveSecret\x12(.reveille.webhook.v1.RemoveSecretRequest\x1a).reveille.webhook.v1.RemoveSecretResponse\"\x0f\x8a\xec\x18\x0b\n\tautopilot\x12q\n\x0bListSecrets\x12\'.reveille.webhook.v1.ListSecretsRequest\x1a(.reveille.webhook.v1.ListSecretsResponse\"\x0f\x8a\xec\x18\x0b\n\tautopilot\x12{\n\rListProviders\x12).reveille.webhook.v1.ListProvidersRequest\x1a*.reveille.webhook.v1.ListProvidersResponse\"\x13\x8a\xec\x18\x0f\n\tautopilot\x10\x01\x18\x01\x62\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n*reveille/webhook/v1/endpoint_service.proto\x12\x13reveille.webhook.v1\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x1freveille/common/v1/access.proto\"\x9d\x02\n\x08\x45ndpoint\x12\x13\n\x0b\x65ndpoint_id\x18\x01 \x01(\t\x12\x14\n\x0cworkspace_id\x18\x02 \x01(\t\x12\x14\n\x0ctoken_sha256\x18\x03 \x01(\x0c\x12\x1d\n\x15previous_token_sha256\x18\x04 \x01(\x0c\x12>\n\x1aprevious_token_expire_time\x18\x05 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x10\n\x08provider\x18\x06 \x01(\t\x12\x16\n\x0emax_body_bytes\x18\x07 \x01(\x05\x12\x10\n\x08revision\x18\x08 \x01(\x03\x12\x35\n\x07options\x18\t \x01(\x0b\x32$.reveille.webhook.v1.EndpointOptions\"\xf4\x01\n\x0f\x45ndpointOptions\x12\x33\n\x07generic\x18\x01 \x01(\x0b\x32\".reveille.webhook.v1.GenericScheme\x12:\n\x0e\x63ontent_policy\x18\x02 \x01(\x0e\x32\".reveille.webhook.v1.ContentPolicy\x12\x17\n\x0frate_per_minute\x18\x03 \x01(\x05\x12\x15\n\rhourly_budget\x18\x04 \x01(\x05\x12\x11\n\tlane_path\x18\x05 \x01(\t\x12\x18\n\x10\x65xcluded_senders\x18\x06 \x03(\t\x12\x13\n\x0bown_markers\x18\x07 \x03(\t\"v\n\rGenericScheme\x12\x0e\n\x06header\x18\x01 \x01(\t\x12\x11\n\talgorithm\x18\x02 \x01(\t\x12\x10\n\x08\x65ncoding\x18\x03 \x01(\t\x12\x0e\n\x06prefix\x18\x04 \x01(\t\x12\x11\n\tseparator\x18\x05 \x01(\t\x12\r\n\x05\x65vent\x18\x06 \x01(\t\"E\n\x12PutEndpointRequest\x12/\n\x08\x65ndpoint\x18\x01 \x01(\x0b\x32\x1d.reveille.webhook.v1.Endpoint\"\x15\n\x13PutEndpointResponse\"_\n\x14\x43heckEndpointRequest\x12\x10\n\x08provider\x18\x01 \x01(\t\x12\x35\n\x07options\x18\x02 \x01(\x0b\x32$.reveille.webhook.v1.EndpointOptions\"\x17\n\x15\x43heckEndpointResponse\">\n\x15\x44\x65leteEndpointRequest\x12\x13\n\x0b\x65ndpoint_id\x18\x01 \x01(\t\x12\x10\n\x08revision\x18\x02 \x01(\x03\"\x18\n\x16\x44\x65leteEndpointResponse\"{\n\x10\x41\x64\x64SecretRequest\x12\x13\n\x0b\x65ndpoint_id\x18\x01 \x01(\t\x12\x11\n\tsecret_id\x18\x02 \x01(\t\x12\x0e\n\x06secret\x18\x03 \x01(\x0c\x12/\n\x0b\x65xpire_time\x18\x04 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\"@\n\x11\x41\x64\x64SecretResponse\x12+\n\x06secret\x18\x01 \x01(\x0b\x32\x1b.reveille.webhook.v1.Secret\"\xbe\x01\n\x06Secret\x12\x11\n\tsecret_id\x18\x01 \x01(\t\x12\x0c\n\x04hint\x18\x02 \x01(\t\x12/\n\x0b\x63reate_time\x18\x03 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12/\n\x0b\x65xpire_time\x18\x04 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x31\n\rlast_use_time\x18\x05 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\"=\n\x13RemoveSecretRequest\x12\x13\n\x0b\x65ndpoint_id\x18\x01 \x01(\t\x12\x11\n\tsecret_id\x18\x02 \x01(\t\"\x16\n\x14RemoveSecretResponse\")\n\x12ListSecretsRequest\x12\x13\n\x0b\x65ndpoint_id\x18\x01 \x01(\t\"C\n\x13ListSecretsResponse\x12,\n\x07secrets\x18\x01 \x03(\x0b\x32\x1b.reveille.webhook.v1.Secret\"\x16\n\x14ListProvidersRequest\"I\n\x15ListProvidersResponse\x12\x30\n\tproviders\x18\x01 \x03(\x0b\x32\x1d.reveille.webhook.v1.Provider\"\x80\x01\n\x08Provider\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x18\n\x10signature_header\x18\x02 \x01(\t\x12\x34\n\x06scheme\x18\x03 \x01(\x0b\x32$.reveille.webhook.v1.SignatureScheme\x12\x16\n\x0e\x64\x65mands_secret\x18\x04 \x01(\x08\"\xd6\x01\n\x0fSignatureScheme\x12\x11\n\talgorithm\x18\x01 \x01(\t\x12\x10\n\x08\x65ncoding\x18\x02 \x01(\t\x12\x0e\n\x06prefix\x18\x03 \x01(\t\x12\x0b\n\x03key\x18\x04 \x01(\t\x12\x0f\n\x07message\x18\x05 \x01(\t\x12\x18\n\x10timestamp_header\x18\x06 \x01(\t\x12\x18\n\x10timestamp_prefix\x18\x07 \x01(\t\x12\x16\n\x0etimestamp_unit\x18\x08 \x01(\t\x12\x11\n\tid_header\x18\t \x01(\t\x12\x11\n\tseparator\x18\n \x01(\t*c\n\rContentPolicy\x12\x1e\n\x1a\x43ONTENT_POLICY_UNSPECIFIED\x10\x00\x12\x17\n\x13\x43ONTENT_POLICY_FLAG\x10\x01\x12\x19\n\x15\x43ONTENT_POLICY_REFUSE\x10\x02\x32\xcc\x06\n\x0f\x45ndpointService\x12q\n\x0bPutEndpoint\x12\'.reveille.webhook.v1.PutEndpointRequest\x1a(.reveille.webhook.v1.PutEndpointResponse\"\x0f\x8a\xec\x18\x0b\n\tautopilot\x12w\n\rCheckEndpoint\x12).reveille.webhook.v1.CheckEndpointRequest\x1a*.reveille.webhook.v1.CheckEndpointResponse\"\x0f\x8a\xec\x18\x0b\n\tautopilot\x12z\n\x0e\x44\x65leteEndpoint\x12*.reveille.webhook.v1.DeleteEndpointRequest\x1a+.reveille.webhook.v1.DeleteEndpointResponse\"\x0f\x8a\xec\x18\x0b\n\tautopilot\x12k\n\tAddSecret\x12%.reveille.webhook.v1.AddSecretRequest\x1a&.reveille.webhook.v1.AddSecretResponse\"\x0f\x8a\xec\x18\x0b\n\tautopilot\x12t\n\x0cRemoveSecret\x12(.reveille.webhook.v1.RemoveSecretRequest\x1a).reveille.webhook.v1.RemoveSecretResponse\"\x0f\x8a\xec\x18\x0b\n\tautopilot\x12q\n\x0bListSecrets\x12\'.reveille.webhook.v1.ListSecretsRequest\x1a(.reveille.webhook.v1.ListSecretsResponse\"\x0f\x8a\xec\x18\x0b\n\tautopilot\x12{\n\rListProviders\x12).reveille.webhook.v1.ListProvidersRequest\x1a*.reveille.webhook.v1.ListProvidersResponse\"\x13\x8a\xec\x18\x0f\n\tautopilot\x10\x01\x18\x01\x62\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -35,6 +35,8 @@ if not _descriptor._USE_C_DESCRIPTORS:
   DESCRIPTOR._loaded_options = None
   _globals['_ENDPOINTSERVICE'].methods_by_name['PutEndpoint']._loaded_options = None
   _globals['_ENDPOINTSERVICE'].methods_by_name['PutEndpoint']._serialized_options = b'\212\354\030\013\n\tautopilot'
+  _globals['_ENDPOINTSERVICE'].methods_by_name['CheckEndpoint']._loaded_options = None
+  _globals['_ENDPOINTSERVICE'].methods_by_name['CheckEndpoint']._serialized_options = b'\212\354\030\013\n\tautopilot'
   _globals['_ENDPOINTSERVICE'].methods_by_name['DeleteEndpoint']._loaded_options = None
   _globals['_ENDPOINTSERVICE'].methods_by_name['DeleteEndpoint']._serialized_options = b'\212\354\030\013\n\tautopilot'
   _globals['_ENDPOINTSERVICE'].methods_by_name['AddSecret']._loaded_options = None
@@ -45,8 +47,8 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_ENDPOINTSERVICE'].methods_by_name['ListSecrets']._serialized_options = b'\212\354\030\013\n\tautopilot'
   _globals['_ENDPOINTSERVICE'].methods_by_name['ListProviders']._loaded_options = None
   _globals['_ENDPOINTSERVICE'].methods_by_name['ListProviders']._serialized_options = b'\212\354\030\017\n\tautopilot\020\001\030\001'
-  _globals['_CONTENTPOLICY']._serialized_start=2002
-  _globals['_CONTENTPOLICY']._serialized_end=2101
+  _globals['_CONTENTPOLICY']._serialized_start=2124
+  _globals['_CONTENTPOLICY']._serialized_end=2223
   _globals['_ENDPOINT']._serialized_start=134
   _globals['_ENDPOINT']._serialized_end=419
   _globals['_ENDPOINTOPTIONS']._serialized_start=422
@@ -57,32 +59,36 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_PUTENDPOINTREQUEST']._serialized_end=857
   _globals['_PUTENDPOINTRESPONSE']._serialized_start=859
   _globals['_PUTENDPOINTRESPONSE']._serialized_end=880
-  _globals['_DELETEENDPOINTREQUEST']._serialized_start=882
-  _globals['_DELETEENDPOINTREQUEST']._serialized_end=944
-  _globals['_DELETEENDPOINTRESPONSE']._serialized_start=946
-  _globals['_DELETEENDPOINTRESPONSE']._serialized_end=970
-  _globals['_ADDSECRETREQUEST']._serialized_start=972
-  _globals['_ADDSECRETREQUEST']._serialized_end=1095
-  _globals['_ADDSECRETRESPONSE']._serialized_start=1097
-  _globals['_ADDSECRETRESPONSE']._serialized_end=1161
-  _globals['_SECRET']._serialized_start=1164
-  _globals['_SECRET']._serialized_end=1354
-  _globals['_REMOVESECRETREQUEST']._serialized_start=1356
-  _globals['_REMOVESECRETREQUEST']._serialized_end=1417
-  _globals['_REMOVESECRETRESPONSE']._serialized_start=1419
-  _globals['_REMOVESECRETRESPONSE']._serialized_end=1441
-  _globals['_LISTSECRETSREQUEST']._serialized_start=1443
-  _globals['_LISTSECRETSREQUEST']._serialized_end=1484
-  _globals['_LISTSECRETSRESPONSE']._serialized_start=1486
-  _globals['_LISTSECRETSRESPONSE']._serialized_end=1553
-  _globals['_LISTPROVIDERSREQUEST']._serialized_start=1555
-  _globals['_LISTPROVIDERSREQUEST']._serialized_end=1577
-  _globals['_LISTPROVIDERSRESPONSE']._serialized_start=1579
-  _globals['_LISTPROVIDERSRESPONSE']._serialized_end=1652
-  _globals['_PROVIDER']._serialized_start=1655
-  _globals['_PROVIDER']._serialized_end=1783
-  _globals['_SIGNATURESCHEME']._serialized_start=1786
-  _globals['_SIGNATURESCHEME']._serialized_end=2000
-  _globals['_ENDPOINTSERVICE']._serialized_start=2104
-  _globals['_ENDPOINTSERVICE']._serialized_end=2827
+  _globals['_CHECKENDPOINTREQUEST']._serialized_start=882
+  _globals['_CHECKENDPOINTREQUEST']._serialized_end=977
+  _globals['_CHECKENDPOINTRESPONSE']._serialized_start=979
+  _globals['_CHECKENDPOINTRESPONSE']._serialized_end=1002
+  _globals['_DELETEENDPOINTREQUEST']._serialized_start=1004
+  _globals['_DELETEENDPOINTREQUEST']._serialized_end=1066
+  _globals['_DELETEENDPOINTRESPONSE']._serialized_start=1068
+  _globals['_DELETEENDPOINTRESPONSE']._serialized_end=1092
+  _globals['_ADDSECRETREQUEST']._serialized_start=1094
+  _globals['_ADDSECRETREQUEST']._serialized_end=1217
+  _globals['_ADDSECRETRESPONSE']._serialized_start=1219
+  _globals['_ADDSECRETRESPONSE']._serialized_end=1283
+  _globals['_SECRET']._serialized_start=1286
+  _globals['_SECRET']._serialized_end=1476
+  _globals['_REMOVESECRETREQUEST']._serialized_start=1478
+  _globals['_REMOVESECRETREQUEST']._serialized_end=1539
+  _globals['_REMOVESECRETRESPONSE']._serialized_start=1541
+  _globals['_REMOVESECRETRESPONSE']._serialized_end=1563
+  _globals['_LISTSECRETSREQUEST']._serialized_start=1565
+  _globals['_LISTSECRETSREQUEST']._serialized_end=1606
+  _globals['_LISTSECRETSRESPONSE']._serialized_start=1608
+  _globals['_LISTSECRETSRESPONSE']._serialized_end=1675
+  _globals['_LISTPROVIDERSREQUEST']._serialized_start=1677
+  _globals['_LISTPROVIDERSREQUEST']._serialized_end=1699
+  _globals['_LISTPROVIDERSRESPONSE']._serialized_start=1701
+  _globals['_LISTPROVIDERSRESPONSE']._serialized_end=1774
+  _globals['_PROVIDER']._serialized_start=1777
+  _globals['_PROVIDER']._serialized_end=1905
+  _globals['_SIGNATURESCHEME']._serialized_start=1908
+  _globals['_SIGNATURESCHEME']._serialized_end=2122
+  _globals['_ENDPOINTSERVICE']._serialized_start=2226
+  _globals['_ENDPOINTSERVICE']._serialized_end=3070
 # @@protoc_insertion_point(module_scope)

@@ -122,7 +122,7 @@ class EndpointOptions(_message.Message):
     hourly_budget: _builtins.int
     """Deliveries dispatched in an hour before the loop breaker holds the others; the gateway's setting when zero."""
     lane_path: _builtins.str
-    """The value in the body, names and positions with dots between them, whose deliveries are dispatched one after another."""
+    """The value in the body, names and positions with a dot between them, whose deliveries are dispatched one after another."""
     @_builtins.property
     def generic(self) -> Global___GenericScheme:
         """How the sender signs; for the providers generic_hmac and generic_token only."""
@@ -236,6 +236,51 @@ class PutEndpointResponse(_message.Message):
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___PutEndpointResponse: _TypeAlias = PutEndpointResponse  # noqa: Y015
+
+@_typing.final
+class CheckEndpointRequest(_message.Message):
+    """What an endpoint is to be like."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    PROVIDER_FIELD_NUMBER: _builtins.int
+    OPTIONS_FIELD_NUMBER: _builtins.int
+    provider: _builtins.str
+    """The sender's scheme."""
+    @_builtins.property
+    def options(self) -> Global___EndpointOptions:
+        """What else the hook is to do otherwise than usual."""
+
+    def __init__(
+        self,
+        *,
+        provider: _builtins.str = ...,
+        options: Global___EndpointOptions | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["options", b"options"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["options", b"options", "provider", b"provider"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___CheckEndpointRequest: _TypeAlias = CheckEndpointRequest  # noqa: Y015
+
+@_typing.final
+class CheckEndpointResponse(_message.Message):
+    """Such an endpoint can be."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    def __init__(
+        self,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___CheckEndpointResponse: _TypeAlias = CheckEndpointResponse  # noqa: Y015
 
 @_typing.final
 class DeleteEndpointRequest(_message.Message):

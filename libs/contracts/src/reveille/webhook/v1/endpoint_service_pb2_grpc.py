@@ -40,6 +40,11 @@ class EndpointServiceStub:
                 request_serializer=reveille_dot_webhook_dot_v1_dot_endpoint__service__pb2.PutEndpointRequest.SerializeToString,
                 response_deserializer=reveille_dot_webhook_dot_v1_dot_endpoint__service__pb2.PutEndpointResponse.FromString,
                 _registered_method=True)
+        self.CheckEndpoint = channel.unary_unary(
+                '/reveille.webhook.v1.EndpointService/CheckEndpoint',
+                request_serializer=reveille_dot_webhook_dot_v1_dot_endpoint__service__pb2.CheckEndpointRequest.SerializeToString,
+                response_deserializer=reveille_dot_webhook_dot_v1_dot_endpoint__service__pb2.CheckEndpointResponse.FromString,
+                _registered_method=True)
         self.DeleteEndpoint = channel.unary_unary(
                 '/reveille.webhook.v1.EndpointService/DeleteEndpoint',
                 request_serializer=reveille_dot_webhook_dot_v1_dot_endpoint__service__pb2.DeleteEndpointRequest.SerializeToString,
@@ -73,6 +78,13 @@ class EndpointServiceServicer:
 
     def PutEndpoint(self, request, context):
         """Stores the wanted state of an endpoint; an older revision changes nothing. Errors: INVALID_FIELD.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def CheckEndpoint(self, request, context):
+        """Tells whether an endpoint could be like this; stores nothing. Errors: INVALID_FIELD.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -120,6 +132,11 @@ def add_EndpointServiceServicer_to_server(servicer, server):
                     servicer.PutEndpoint,
                     request_deserializer=reveille_dot_webhook_dot_v1_dot_endpoint__service__pb2.PutEndpointRequest.FromString,
                     response_serializer=reveille_dot_webhook_dot_v1_dot_endpoint__service__pb2.PutEndpointResponse.SerializeToString,
+            ),
+            'CheckEndpoint': grpc.unary_unary_rpc_method_handler(
+                    servicer.CheckEndpoint,
+                    request_deserializer=reveille_dot_webhook_dot_v1_dot_endpoint__service__pb2.CheckEndpointRequest.FromString,
+                    response_serializer=reveille_dot_webhook_dot_v1_dot_endpoint__service__pb2.CheckEndpointResponse.SerializeToString,
             ),
             'DeleteEndpoint': grpc.unary_unary_rpc_method_handler(
                     servicer.DeleteEndpoint,
@@ -175,6 +192,33 @@ class EndpointService:
             '/reveille.webhook.v1.EndpointService/PutEndpoint',
             reveille_dot_webhook_dot_v1_dot_endpoint__service__pb2.PutEndpointRequest.SerializeToString,
             reveille_dot_webhook_dot_v1_dot_endpoint__service__pb2.PutEndpointResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def CheckEndpoint(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/reveille.webhook.v1.EndpointService/CheckEndpoint',
+            reveille_dot_webhook_dot_v1_dot_endpoint__service__pb2.CheckEndpointRequest.SerializeToString,
+            reveille_dot_webhook_dot_v1_dot_endpoint__service__pb2.CheckEndpointResponse.FromString,
             options,
             channel_credentials,
             insecure,

@@ -35,6 +35,8 @@ class EndpointServiceStub:
     def __new__(cls, channel: _aio.Channel) -> EndpointServiceAsyncStub: ...
     PutEndpoint: _grpc.UnaryUnaryMultiCallable[_endpoint_service_pb2.PutEndpointRequest, _endpoint_service_pb2.PutEndpointResponse]
     """Stores the wanted state of an endpoint; an older revision changes nothing. Errors: INVALID_FIELD."""
+    CheckEndpoint: _grpc.UnaryUnaryMultiCallable[_endpoint_service_pb2.CheckEndpointRequest, _endpoint_service_pb2.CheckEndpointResponse]
+    """Tells whether an endpoint could be like this; stores nothing. Errors: INVALID_FIELD."""
     DeleteEndpoint: _grpc.UnaryUnaryMultiCallable[_endpoint_service_pb2.DeleteEndpointRequest, _endpoint_service_pb2.DeleteEndpointResponse]
     """Turns an endpoint into a tombstone that answers 404; an older revision changes nothing. Its secrets are destroyed."""
     AddSecret: _grpc.UnaryUnaryMultiCallable[_endpoint_service_pb2.AddSecretRequest, _endpoint_service_pb2.AddSecretResponse]
@@ -53,6 +55,8 @@ class EndpointServiceAsyncStub(EndpointServiceStub):
     def __init__(self, channel: _aio.Channel) -> None: ...
     PutEndpoint: _aio.UnaryUnaryMultiCallable[_endpoint_service_pb2.PutEndpointRequest, _endpoint_service_pb2.PutEndpointResponse]  # type: ignore[assignment]
     """Stores the wanted state of an endpoint; an older revision changes nothing. Errors: INVALID_FIELD."""
+    CheckEndpoint: _aio.UnaryUnaryMultiCallable[_endpoint_service_pb2.CheckEndpointRequest, _endpoint_service_pb2.CheckEndpointResponse]  # type: ignore[assignment]
+    """Tells whether an endpoint could be like this; stores nothing. Errors: INVALID_FIELD."""
     DeleteEndpoint: _aio.UnaryUnaryMultiCallable[_endpoint_service_pb2.DeleteEndpointRequest, _endpoint_service_pb2.DeleteEndpointResponse]  # type: ignore[assignment]
     """Turns an endpoint into a tombstone that answers 404; an older revision changes nothing. Its secrets are destroyed."""
     AddSecret: _aio.UnaryUnaryMultiCallable[_endpoint_service_pb2.AddSecretRequest, _endpoint_service_pb2.AddSecretResponse]  # type: ignore[assignment]
@@ -74,6 +78,14 @@ class EndpointServiceServicer(metaclass=_abc_1.ABCMeta):
         context: _ServicerContext,
     ) -> _typing.Union[_endpoint_service_pb2.PutEndpointResponse, _abc.Awaitable[_endpoint_service_pb2.PutEndpointResponse]]:
         """Stores the wanted state of an endpoint; an older revision changes nothing. Errors: INVALID_FIELD."""
+
+    @_abc_1.abstractmethod
+    def CheckEndpoint(
+        self,
+        request: _endpoint_service_pb2.CheckEndpointRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_endpoint_service_pb2.CheckEndpointResponse, _abc.Awaitable[_endpoint_service_pb2.CheckEndpointResponse]]:
+        """Tells whether an endpoint could be like this; stores nothing. Errors: INVALID_FIELD."""
 
     @_abc_1.abstractmethod
     def DeleteEndpoint(
