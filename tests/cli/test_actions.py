@@ -14,6 +14,7 @@ from reveille.common.v1.reason_pb2 import REASON_AUTOPILOT_PAUSED, REASON_COOLDO
 from reveille.heartbeat.v1 import run_pb2 as heartbeat
 from reveille.heartbeat.v1 import wakeup_pb2
 from reveille.webhook.v1 import delivery_service_pb2 as webhook
+from reveille.webhook.v1 import endpoint_service_pb2 as endpoint_pb
 from reveille_cli.apis import AGENT_RUNS, AUTOPILOTS, DELIVERIES, WAKEUPS
 from reveille_cli.stack.datadir import DataDir, write_json
 from reveille_runtime.errors import NotFound, Unavailable
@@ -254,6 +255,24 @@ def test_a_secret_of_no_good_length_makes_no_trigger(desk: Desk, size: int) -> N
     assert outcome.exit_code == 2
     assert outcome.json["error"]["field"] == "signing_secret"
     assert f"has {size}" in outcome.json["error"]["message"]
+
+
+def test_the_options_of_a_hook_are_written_as_they_are_shown(desk: Desk) -> None:
+    written = '{"content_policy": "refuse", "lanePath": "a.b", "generic": {"header": "x"}}'
+    spelled = '{"content_policy": "CONTENT_POLICY_FLAG"}'
+    made = desk.run(*CREATE, "--options", written, answers=[created()])
+    other = desk.run(*CREATE, "--options", spelled, answers=[created()])
+
+    options = made.requests[0].webhook.options
+    assert options.content_policy == endpoint_pb.CONTENT_POLICY_REFUSE
+    assert (options.lane_path, options.generic.header) == ("a.b", "x")
+    flagged = other.requests[0].webhook.options.content_policy
+    assert flagged == endpoint_pb.CONTENT_POLICY_FLAG
+    for wrong in ('"refused"', "7", '["refuse"]'):
+        outcome = desk.run(*CREATE, "--options", f'{{"content_policy": {wrong}}}', "-o", "json")
+        assert outcome.exit_code == 2
+        assert outcome.json["error"]["field"] == "options.content_policy"
+        assert outcome.json["error"]["message"].endswith("is none of flag, refuse")
 
 
 def test_a_new_hook_is_shown_flat(desk: Desk) -> None:

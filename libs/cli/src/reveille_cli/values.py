@@ -71,6 +71,34 @@ def assign(request: Message, path: str, text: Any, name: str) -> None:
     _MESSAGES[field.message_type.full_name](target, text, name)
 
 
+def assign_json(target: Message, text: str, name: str) -> None:
+    """Fill a message from a JSON object; its enums are written as they are printed."""
+    read = json_object(text, name)
+    target.SetInParent()
+    try:
+        ParseDict(_with_numbers(read, target.DESCRIPTOR, name), target)
+    except ParseError as error:
+        raise refused(name, str(error)) from error
+
+
+def _with_numbers(read: Mapping[str, Any], message: Any, name: str) -> dict[str, Any]:
+    """Put numbers for the words of enums, which the contract's JSON spells otherwise."""
+    values = dict(read)
+    for key, value in read.items():
+        field = message.fields_by_name.get(key) or message.fields_by_camelcase_name.get(key)
+        if field is None or field.is_repeated:
+            continue
+        if field.enum_type is not None and not _is_spelled_out(value, field.enum_type):
+            values[key] = _single(value, field, f"{name}.{key}")
+        elif field.message_type is not None and isinstance(value, dict):
+            values[key] = _with_numbers(value, field.message_type, f"{name}.{key}")
+    return values
+
+
+def _is_spelled_out(value: object, enum: Any) -> bool:
+    return isinstance(value, str) and value in enum.values_by_name
+
+
 def field_of(message: Any, path: str) -> FieldDescriptor:
     """Find the descriptor of a dotted path; KeyError where the contract has no such field."""
     *parents, last = path.split(".")
@@ -83,7 +111,7 @@ def field_of(message: Any, path: str) -> FieldDescriptor:
 def _single(text: Any, field: Any, name: str) -> Any:
     if field.enum_type is not None:
         words = enum_words(field.enum_type)
-        if text not in words:
+        if not isinstance(text, str) or text not in words:
             raise refused(name, f"{text!r} is none of {', '.join(words)}")
         return words[text]
     if field.type == FieldDescriptor.TYPE_BYTES:

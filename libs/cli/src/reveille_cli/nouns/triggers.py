@@ -7,7 +7,6 @@ from collections.abc import Sequence
 from typing import Annotated, Any
 
 import typer
-from google.protobuf.json_format import ParseDict, ParseError
 
 from reveille_cli.apis import AUTOPILOTS
 from reveille_cli.build import session
@@ -18,7 +17,7 @@ from reveille_cli.names import AUTOPILOT, WORKSPACE_VARIABLE, find_id
 from reveille_cli.nouns.shared import ETAG, REQUEST_ID, the, truth
 from reveille_cli.options import DEFAULT_DIR, DEFAULT_OUTPUT, DataDirOption, OutputOption
 from reveille_cli.printer import Printer
-from reveille_cli.values import assign, json_object, read_file
+from reveille_cli.values import assign, assign_json, read_file
 
 CREDENTIAL_NOTE = "The hook's address is a credential, and it is shown only now."
 SECRET_BYTES = range(16, 1025)
@@ -146,7 +145,7 @@ def create_webhook(
         typer.Option(
             "--options",
             metavar="JSON",
-            help='What the hook does otherwise than usual, such as {"rate_per_minute": 10}.',
+            help='What the hook does otherwise than usual, such as {"content_policy": "refuse"}.',
         ),
     ] = None,
     label: Annotated[str | None, typer.Option(help="A name for people.")] = None,
@@ -198,11 +197,7 @@ def create_webhook(
 
 def _options(webhook: Any, text: str, name: str) -> None:
     """Read a hook's options: the contract's EndpointOptions, in JSON."""
-    webhook.options.SetInParent()
-    try:
-        ParseDict(json_object(text, name), webhook.options)
-    except ParseError as error:
-        raise refused(name, str(error)) from error
+    assign_json(webhook.options, text, name)
 
 
 def _new_options(request: Any, text: str, name: str) -> None:
