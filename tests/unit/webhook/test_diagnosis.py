@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import base64
+import gzip
 import hmac
 import json
 from dataclasses import replace
+from datetime import UTC, datetime
 
 import pytest
 from tests.unit.webhook.signing import NOW, samples
@@ -94,6 +96,45 @@ def test_a_clock_that_is_off_is_told_by_how_much(seconds: int) -> None:
     notes = diagnose(slack, [one.secret], (), one.request, NOW - seconds)
 
     assert notes == [Finding("clock_off", str(seconds))]
+
+
+@pytest.mark.parametrize(
+    ("provider", "header", "written", "unit"),
+    [
+        ("slack", b"x-slack-request-timestamp", str(NOW * 1000).encode(), "milliseconds"),
+        ("slack", b"x-slack-request-timestamp", b"2026-09-21T14:13:20Z", "iso"),
+        ("hubspot", b"x-hubspot-request-timestamp", str(NOW).encode(), "seconds"),
+    ],
+)
+def test_a_time_in_another_unit_is_told(
+    provider: str, header: bytes, written: bytes, unit: str
+) -> None:
+    row = PROVIDERS[provider]
+    now = datetime(2026, 9, 21, 14, 13, 20, tzinfo=UTC).timestamp() if unit == "iso" else NOW
+    secret = b"a signing secret of a test"
+    if provider == "slack":
+        signed = b"v0:" + written + b":" + BODY
+        value, name = b"v0=" + made(signed).hex().encode(), b"x-slack-signature"
+        url = ""
+    else:
+        url = "https://hooks.test/h"
+        signed = b"POST" + url.encode() + BODY + written
+        value, name = base64.b64encode(made(signed)), b"x-hubspot-signature-v3"
+    request = Request([(header, written), (name, value)], BODY, "POST", url)
+
+    assert diagnose(row, [secret], (), request, now) == [Finding("time_unit", unit)]
+
+
+def test_a_signature_over_what_was_then_compressed_is_told() -> None:
+    value = b"sha256=" + made(BODY).hex().encode()
+    headers = [(b"x-hub-signature-256", value), (b"content-encoding", b"GZIP")]
+
+    assert diagnose(GITHUB, [SECRET], (), Request(headers, gzip.compress(BODY)), NOW) == [
+        Finding("compressed_body")
+    ]
+    assert diagnose(GITHUB, [SECRET], (), Request(headers, b"no gzip"), NOW) == []
+    bomb = Request(headers, gzip.compress(b"0" * (1 << 21)))
+    assert diagnose(GITHUB, [SECRET], (), bomb, NOW) == []
 
 
 def test_the_address_that_was_signed_is_told() -> None:

@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 from urllib.parse import unquote_to_bytes
 
+from reveille_webhook.domain.inflate import CODINGS, Broken, TooLarge, inflate
 from reveille_webhook.domain.keys import seconds_of
 from reveille_webhook.domain.provider import Provider
 from reveille_webhook.domain.request import Headers, Request, values_of
@@ -20,6 +21,7 @@ from reveille_webhook.domain.scheme import (
     Header,
     Key,
     Scheme,
+    Unit,
     headers_of,
 )
 from reveille_webhook.domain.signature import scheme_of, stamp_of, verify, verify_scheme
@@ -44,6 +46,8 @@ TEXTS = {
     "no_secret": "the hook has no live signing secret",
     "clock_off": "the signature is right, but its time is {detail} s off; check the clocks",
     "time_unreadable": "the time that is signed is missing, or is not written as it has to be",
+    "time_unit": "the signature is right, but its time is written as {detail}, "
+    "which is not what this sender does",
     "prefix": "the signature is right, but what stands before it is not",
     "encoding": "the signature is right, but is written in another encoding: {detail}",
     "algorithm": "the signature is right, but is made with another algorithm: {detail}",
@@ -51,6 +55,8 @@ TEXTS = {
     "secret_encoding": "the signature is right with the secret read as {detail}",
     "reserialized_body": "the signature is right for the same JSON written otherwise ({detail}): "
     "something on the way read the body and wrote it again",
+    "compressed_body": "the signature is right for the body before it was compressed; "
+    "what is signed is what is sent",
     "trailing_newline": "the signature is right with a line end more or less after the body",
     "body_encoding": "the signature is right for the body without its byte order mark",
     "form_content": "the signature is over what the form holds, not over the form",
@@ -108,6 +114,8 @@ def diagnose(
         return found
     scheme = None if provider.special is not None else scheme_of(provider, request)
     if scheme is not None:
+        if found := list(_time_unit(scheme, secrets, request, now)):
+            return found
         if _unreadable_time(scheme, request):
             return [Finding("time_unreadable")]
         if found := list(_clock(scheme, secrets, request, now)):
@@ -160,6 +168,20 @@ def _unreadable_time(scheme: Scheme, request: Request) -> bool:
         return False
     written = _stamp(scheme, request)
     return written is None or seconds_of(written, scheme.stamp.unit) is None
+
+
+def _time_unit(
+    scheme: Scheme, secrets: Sequence[bytes], request: Request, now: float
+) -> Iterator[Finding]:
+    """Try to read the time otherwise: there it has to be about now."""
+    written = _stamp(scheme, request)
+    if scheme.stamp is None or written is None:
+        return
+    for unit in Unit:
+        stamp = replace(scheme.stamp, unit=unit)
+        own = unit is scheme.stamp.unit or (unit is Unit.ISO and written.isdigit())
+        if not own and _valid(replace(scheme, stamp=stamp), secrets, request, now):
+            yield Finding("time_unit", unit.value)
 
 
 def _any_time(scheme: Scheme) -> Scheme:
@@ -260,11 +282,26 @@ def _bodies(
 ) -> Iterator[Finding]:
     if len(request.body) > _LARGEST_BODY:
         return
+    plain = _inflated(request)
+    if plain is not None and _matches(provider, secrets, replace(request, body=plain), now):
+        yield Finding("compressed_body")
+        return
     for finding, body in _variants(request.body):
         changed = replace(request, body=body)
         if body != request.body and _matches(provider, secrets, changed, now):
             yield finding
             return
+
+
+def _inflated(request: Request) -> bytes | None:
+    """Give the body of a compressed request as it was before."""
+    coding = b"".join(values_of(request.headers, "content-encoding")).decode("latin-1").lower()
+    if coding not in CODINGS:
+        return None
+    try:
+        return inflate(request.body, coding, _LARGEST_BODY)
+    except (Broken, TooLarge):
+        return None
 
 
 def _matches(provider: Provider, secrets: Sequence[bytes], request: Request, now: float) -> bool:
