@@ -121,6 +121,13 @@ def test_a_secret_comes_from_one_place(desk: Desk, secret_file: str) -> None:
     assert desk.run("triggers", "secrets", "add", "t1", *both).exit_code == 2
 
 
+def test_a_secret_comes_from_some_place(desk: Desk) -> None:
+    outcome = desk.run("triggers", "secrets", "add", "t1")
+
+    assert outcome.exit_code == 2
+    assert "give --signing-secret-file or --signing-secret-env" in outcome.err
+
+
 def test_adding_a_secret(desk: Desk, secret_file: str) -> None:
     reply = autopilot.AddSigningSecretResponse()
     reply.signing_secret.hint = "ngth"

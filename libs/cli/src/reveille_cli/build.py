@@ -94,6 +94,8 @@ def _command(noun: Noun, verb: Verb) -> Callable[..., None]:
             request = api.request(verb.rpc)
             try:
                 fill(request, verb.params, values, client)
+                if verb.check is not None:
+                    verb.check(request)
                 if verb.mask:
                     _name_changes(request, noun, verb, values, client)
                 if paged:

@@ -78,6 +78,7 @@ class Verb:
     """One RPC as a command.
 
     Attributes:
+        check: Looks at the request once it is filled, before it is sent.
         shows: The field of the answer that is printed; repeated fields make a list, and an empty
             name stands for the whole answer.
         main: Where the whole answer is shown: the part whose fields stand without its name.
@@ -100,6 +101,7 @@ class Verb:
     beside: str = ""
     mask: str = ""
     read: str = ""
+    check: Callable[[Any], None] | None = None
     judge: Callable[[Any, Printer], None] | None = None
 
 

@@ -38,6 +38,13 @@ def _secret_of_environment(request: Any, text: str, name: str) -> None:
     request.secret = read_secret(None, text, name)
 
 
+def _require_secret(request: Any) -> None:
+    if not request.secret:
+        raise refused(
+            "signing_secret", "is required: give --signing-secret-file or --signing-secret-env"
+        )
+
+
 def listen(webhook: Any, events: Sequence[str]) -> None:
     """Set the events a webhook listens for, written like `issues:opened,closed`."""
     for wanted in events:
@@ -99,6 +106,7 @@ SECRETS = Noun(
                 REQUEST_ID,
             ),
             shows="signing_secret",
+            check=_require_secret,
         ),
         Verb(
             "list",
