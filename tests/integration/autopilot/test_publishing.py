@@ -582,6 +582,12 @@ async def test_signing_secrets_pass_through_and_rest_nowhere(
         await stub.AddSigningSecret(
             pb.AddSigningSecretRequest(trigger_id=trigger_id, secret=b"short")
         )
+    late = pb.AddSigningSecretRequest(trigger_id=trigger_id, secret=b"a-signing-secret-abcd")
+    late.expire_time.FromDatetime(datetime(2020, 1, 1, tzinfo=UTC))
+    async with refused(grpc.StatusCode.INVALID_ARGUMENT, "INVALID_FIELD") as seen:
+        await stub.AddSigningSecret(late)
+    assert [each.field for each in seen[0].violations] == ["expire_time"]
+    assert not world.secrets[trigger_id]
 
 
 async def test_a_secret_that_could_not_be_handed_over_is_added_by_the_repeat(

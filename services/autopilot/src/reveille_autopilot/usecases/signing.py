@@ -24,7 +24,7 @@ from reveille_runtime.access import Actor
 from reveille_runtime.crash import crash_point
 from reveille_runtime.crypto import Sealer
 from reveille_runtime.db import Database, Tx
-from reveille_runtime.errors import DomainError, NotFound, Unavailable
+from reveille_runtime.errors import DomainError, InvalidArgument, NotFound, Unavailable
 from reveille_runtime.ids import new_id
 from reveille_runtime.requests import once
 from reveille_runtime.rpc_errors import as_domain_errors
@@ -57,13 +57,19 @@ class SigningSecrets:
     async def add(
         self, actor: Actor, new: NewSecret, request: pb.AddSigningSecretRequest
     ) -> pb.AddSigningSecretResponse:
-        """Add a live secret. The request_id keeps its id, so that a repeat adds the same one."""
+        """Add a live secret. The request_id keeps its id, so that a repeat adds the same one.
+
+        Raises:
+            InvalidArgument: it would have expired already.
+        """
         async with self._db.session() as tx:
             await lock_webhook(tx, actor, new.trigger_id)
         await self._endpoint_ready(new.trigger_id)
 
         async def make(tx: Tx) -> pb.AddSigningSecretResponse:
             rule, editor, now, trigger = await lock_webhook(tx, actor, new.trigger_id)
+            if new.expires_at is not None and new.expires_at <= now:
+                raise InvalidArgument.of("expire_time", "must lie in the future")
             await publish(tx, rule, Change.SECRET_ADDED, editor, now, trigger_id=trigger.id)
             return pb.AddSigningSecretResponse(
                 signing_secret=pb.SigningSecret(secret_id=str(new_id()))
