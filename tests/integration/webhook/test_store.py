@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from dataclasses import fields, replace
+from typing import Any
 from uuid import UUID
 
 from tests.integration.webhook.conftest import Gateway, Hook
@@ -72,13 +73,10 @@ async def test_every_row_keeps_what_is_its_own(gateway: Gateway) -> None:
         stored = await deliveries.insert(tx, made)
 
     assert list(stored) == [each.id for each in made]
-    rows: dict[UUID, object] = {row["id"]: row for row in await gateway.rows()}
+    rows: dict[UUID, Any] = {row["id"]: row for row in await gateway.rows()}
     for each in made:
         row = rows[each.id]
-        kept = {
-            field.name: row[NAMES.get(field.name, field.name)]  # type: ignore[index]
-            for field in fields(each)
-        }
+        kept = {field.name: row[NAMES.get(field.name, field.name)] for field in fields(each)}
         for name in ("actions", "signature_notes"):
             kept[name] = tuple(kept[name])
         assert kept == {field.name: getattr(each, field.name) for field in fields(each)}
