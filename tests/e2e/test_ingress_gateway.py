@@ -18,7 +18,8 @@ GATEWAY = "webhook-gateway"
 ON_THE_WAY = [
     each
     for each in points.CRASH_POINTS
-    if each not in {points.AFTER_REPLAY, points.AFTER_HELD, points.AFTER_PRUNED}
+    if each
+    not in {points.AFTER_REPLAY, points.AFTER_WITHDRAWAL, points.AFTER_HELD, points.AFTER_PRUNED}
 ]
 
 
