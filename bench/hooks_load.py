@@ -12,6 +12,7 @@ import functools
 import hashlib
 import hmac
 import json
+import re
 import sys
 import time
 from collections import Counter
@@ -19,6 +20,7 @@ from typing import Any
 
 import uvloop
 
+_LENGTH = re.compile(rb"\r\ncontent-length: *(\d+)", re.IGNORECASE)
 _read = json.JSONDecoder().decode
 _HEAD = (
     "POST {path} HTTP/1.1\r\nHost: {host}\r\nContent-Type: application/json\r\n"
@@ -132,11 +134,8 @@ class Sender(asyncio.Protocol):
         head, found, rest = self.received.partition(b"\r\n\r\n")
         if not found:
             return
-        size = 0
-        for line in head.lower().split(b"\r\n"):
-            if line.startswith(b"content-length:"):
-                size = int(line[15:])
-        if len(rest) < size:
+        length = _LENGTH.search(head)
+        if length is not None and len(rest) < int(length[1]):
             return
         self.received = b""
         load = self.load
