@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import socket
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
+import grpc
 import pytest
 from opentelemetry.trace import SpanKind
 
 from reveille.heartbeat.v1 import workspace_replica_service_pb2 as replica
 from reveille.heartbeat.v1 import workspace_replica_service_pb2_grpc as replica_grpc
+from reveille_runtime.client import Channels
 from reveille_runtime.errors import Aborted, DomainError, Unavailable
 from reveille_runtime.rpc_errors import as_domain_errors
+from reveille_runtime.telemetry import Telemetry
 from reveille_testkit.rpc import Keyring, RpcRig, serving
 
 SERVICE = "reveille.heartbeat.v1.WorkspaceReplicaService"
@@ -104,3 +108,33 @@ async def test_one_channel_per_target_and_closed_twice(rig: RpcRig) -> None:
         channels.get("elsewhere")
     await channels.close()
     await channels.close()
+
+
+async def test_a_new_channel_knows_nothing_of_who_was_not_there(servicer: Replica) -> None:
+    with socket.socket() as reserved:
+        # Ours, though nobody listens yet.
+        reserved.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
+        reserved.bind(("127.0.0.1", 0))
+        address = f"127.0.0.1:{reserved.getsockname()[1]}"
+
+        async def ask(channels: Channels) -> None:
+            stub = replica_grpc.WorkspaceReplicaServiceStub(channels.get("server"))
+            with as_domain_errors():
+                await stub.PutWorkspace(replica.PutWorkspaceRequest())
+
+        def channels() -> Channels:
+            return Channels({"server": address}, telemetry=Telemetry.off(), token=str)
+
+        async with channels() as early, channels() as late:
+            with pytest.raises(Unavailable):
+                await ask(early)
+            server = grpc.aio.server()
+            replica_grpc.add_WorkspaceReplicaServiceServicer_to_server(servicer, server)
+            server.add_insecure_port(address)
+            await server.start()
+            try:
+                await ask(late)
+            finally:
+                await server.stop(None)
+
+    assert servicer.calls == 1

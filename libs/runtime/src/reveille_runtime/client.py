@@ -30,6 +30,8 @@ _OPTIONS: tuple[tuple[str, str | int], ...] = (
     ("grpc.initial_reconnect_backoff_ms", 100),
     ("grpc.min_reconnect_backoff_ms", 1_000),
     ("grpc.max_reconnect_backoff_ms", 2_000),
+    # What another channel heard at an address says nothing about who listens there now.
+    ("grpc.use_local_subchannel_pool", 1),
     # Our services are neighbours; a proxy of the environment is for the outside.
     ("grpc.enable_http_proxy", 0),
 )
