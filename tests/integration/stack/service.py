@@ -6,7 +6,6 @@ import json
 import os
 import signal
 import sys
-import threading
 from concurrent import futures
 
 import grpc
@@ -23,11 +22,8 @@ def main() -> int:
     if "EXIT_CODE" in os.environ:
         say("cannot go on")
         return int(os.environ["EXIT_CODE"])
-    stop = threading.Event()
-    if "STUBBORN" in os.environ:
-        signal.signal(signal.SIGTERM, signal.SIG_IGN)
-    else:
-        signal.signal(signal.SIGTERM, lambda *_: stop.set())
+    # Blocked in every thread that follows, and waited for by this one.
+    signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})
     server = grpc.server(futures.ThreadPoolExecutor(2), options=[("grpc.so_reuseport", 0)])
     servicer = health.HealthServicer()
     status = "NOT_SERVING" if "NEVER_READY" in os.environ else "SERVING"
@@ -38,9 +34,10 @@ def main() -> int:
     say("serving")
     if "SAY" in os.environ:
         say(os.environ["SAY"])
-    # A signal may reach another thread first; this one then looks by itself.
-    while not stop.wait(0.1):
-        pass
+    while True:
+        signal.sigwait({signal.SIGTERM})
+        if "STUBBORN" not in os.environ:
+            break
     server.stop(0).wait()
     say("drained")
     return int(os.environ.get("LAST_CODE", "0"))

@@ -23,6 +23,7 @@ from reveille_cli.stack.health import Health, probe
 from reveille_cli.stack.identity import ProcessIdentity
 from reveille_cli.stack.plan import Launch
 from reveille_cli.stack.spawner import Spawner
+from reveille_cli.stack.wish import Wish
 
 _PROBE_PAUSE = 0.1
 _TAIL_BYTES = 16_384
@@ -206,12 +207,12 @@ class ManagedProcess:
             self._living().send_signal(signal.SIGTERM)
             self._move(ProcessState.STOPPING)
 
-    def finish_stop(self, impatient: threading.Event) -> bool:
+    def finish_stop(self, impatient: Wish) -> bool:
         """Wait out its grace, then kill it with its group; False when it had to be killed."""
         deadline = time.monotonic() + self.launch.stop_grace
         with self._changed:
             while self.state in RUNNING and time.monotonic() < deadline:
-                if impatient.is_set():
+                if impatient.uttered:
                     break
                 self._changed.wait(0.1)
             if self.state not in RUNNING:

@@ -34,6 +34,7 @@ from reveille_cli.stack.process import ManagedProcess, ProcessState, ProcessStat
 from reveille_cli.stack.record import Phase, Record, write_endpoints, write_record
 from reveille_cli.stack.spawner import Spawner
 from reveille_cli.stack.waits import WaitWatch
+from reveille_cli.stack.wish import Wish
 
 __all__ = ["Listener", "StackOptions", "Supervisor"]
 
@@ -50,8 +51,8 @@ class Supervisor:
         self._lock = StackLock(self.data_dir)
         self._ports = PortHolder()
         self._spawner = Spawner()
-        self._stop_requested = threading.Event()
-        self._impatient = threading.Event()
+        self._stop_wish = Wish()
+        self._impatient = Wish()
         self._recording = threading.Lock()
         self._phase = Phase.STARTING
         self._started_at = time.time()
@@ -103,7 +104,7 @@ class Supervisor:
         """Stop everything, dependents first, the database last; harmless when nothing runs."""
         if not self._running:
             return
-        self._stop_requested.set()
+        self._stop_wish.utter()
         self._phase = Phase.STOPPING
         # Whatever fails on the way, every later step still happens.
         with ExitStack() as steps:
@@ -119,19 +120,19 @@ class Supervisor:
 
     def request_stop(self) -> None:
         """End every wait; asked a second time, also end the patience with slow processes."""
-        if self._stop_requested.is_set():
-            self._impatient.set()
-        self._stop_requested.set()
+        if self._stop_wish.uttered:
+            self._impatient.utter()
+        self._stop_wish.utter()
 
     def wait_for_stop(self) -> None:
         """Wait until somebody asks for the end."""
-        while not self._stop_requested.wait(0.2):
+        while not self._stop_wish.wait(0.2):
             pass
 
     @property
     def stop_requested(self) -> bool:
         """Whether the end was asked for."""
-        return self._stop_requested.is_set()
+        return self._stop_wish.uttered
 
     def statuses(self) -> list[ProcessStatus]:
         """Return every process as it is now, in starting order."""
@@ -293,7 +294,7 @@ class Supervisor:
                 )
 
     def _await(self, process: ManagedProcess) -> ProcessState:
-        return process.wait_settled(self.options.ready_timeout, self._stop_requested.is_set)
+        return process.wait_settled(self.options.ready_timeout, lambda: self._stop_wish.uttered)
 
     def _stop_level(self, services: list[str]) -> None:
         here = [item for item in self._processes.values() if item.launch.service in services]
