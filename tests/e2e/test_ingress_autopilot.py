@@ -96,8 +96,12 @@ async def a_cancellation(crash: Crasher, point: str) -> None:
 async def a_give_up(crash: Crasher, point: str) -> None:
     """A run that was not dispatched for a day, because everything was down."""
     rule = await Rule.make(crash.world, RUN_ONLY)
-    await crash.arm(AUTOPILOT, "autopilot.dispatch.before_call")
-    await crash.provoke(AUTOPILOT, lambda: crash.world.run_now(rule.rule_id, request_id="click"))
+    # It may die of a run of somebody else's before it has heard of this one.
+    while await crash.world.count("autopilot.runs", "autopilot_id = $1::uuid", rule.rule_id) == 0:
+        await crash.arm(AUTOPILOT, "autopilot.dispatch.before_call")
+        await crash.provoke(
+            AUTOPILOT, lambda: crash.world.run_now(rule.rule_id, request_id="click")
+        )
     crash.pass_time(AUTOPILOT, timedelta(hours=25).total_seconds())
     await crash.arm(AUTOPILOT, point, at_once=True)
     await crash.met(AUTOPILOT)
