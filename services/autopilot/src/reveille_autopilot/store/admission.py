@@ -14,6 +14,7 @@ from reveille_autopilot.domain.models import Payload, Quota, Run
 from reveille_autopilot.store import rows
 from reveille_runtime.db import Tx
 from reveille_runtime.feed import FeedEvent, make_and_tell
+from reveille_runtime.forms import forms_of
 from reveille_runtime.queries import load_queries
 
 Q = load_queries("reveille_autopilot.store", "admission.sql")
@@ -86,15 +87,8 @@ async def insert(tx: Tx, new: Sequence[NewRun], events: Sequence[FeedEvent]) -> 
 
 def columns(new: Sequence[NewRun]) -> tuple[Sequence[object], ...]:
     """Give the columns of new runs, then those of their forms, as their insertion takes them."""
-    forms: dict[object, int] = {}
-    firsts: list[NewRun] = []
-    form_of: list[int] = []
-    for each in new:
-        # A payload belongs to one run: it is not compared, bytes by bytes, with others.
-        form = forms.setdefault((id(each.payload), _SHARED(each.run)), len(firsts) + 1)
-        if form > len(firsts):
-            firsts.append(each)
-        form_of.append(form)
+    # A payload belongs to one run: it is not compared, bytes by bytes, with others.
+    firsts, form_of = forms_of(new, lambda each: (id(each.payload), _SHARED(each.run)))
     return (
         [each.run.id for each in new],
         [each.run.occurrence_key for each in new],

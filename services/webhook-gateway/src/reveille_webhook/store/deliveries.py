@@ -12,6 +12,7 @@ from uuid import UUID
 import asyncpg
 
 from reveille_runtime.db import Tx
+from reveille_runtime.forms import forms_of
 from reveille_runtime.queries import load_queries
 from reveille_webhook.domain.delivery import (
     Admission,
@@ -65,10 +66,9 @@ async def insert(tx: Tx, rows: Sequence[NewDelivery]) -> dict[UUID, datetime]:
 
 def _columns(rows: Sequence[NewDelivery]) -> tuple[Sequence[object], ...]:
     """Give what is each delivery's own, and then what is each form's."""
-    forms: dict[tuple[object, ...], int] = {}
-    form_of = [forms.setdefault(_SHARED(each), len(forms) + 1) for each in rows]
-    places, workspaces, providers, events, actions, all_actions, *others, notes = zip(
-        *forms, strict=True
+    firsts, form_of = forms_of(rows, _SHARED)
+    endpoints, workspaces, providers, events, actions, all_actions, *others, notes = zip(
+        *map(_SHARED, firsts), strict=True
     )
     return (
         [each.id for each in rows],
@@ -79,7 +79,7 @@ def _columns(rows: Sequence[NewDelivery]) -> tuple[Sequence[object], ...]:
         [dict(each.carrier) for each in rows],
         [each.content_key for each in rows],
         form_of,
-        places,
+        endpoints,
         workspaces,
         providers,
         events,

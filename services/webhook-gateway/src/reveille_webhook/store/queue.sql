@@ -2,8 +2,8 @@
 -- Takes up deliveries that are due, each under a fresh token; the attempt is counted here, so that
 -- a crash counts too. A delivery that is seen first takes a moment out of its hook's bucket: now, or
 -- one that it then waits for. Beyond the hook's budget of the hour it is held, and so is whatever
--- follows; one that people released goes on, and does not count. One that stands behind another in its lane is not due, nor one that its own request may
--- still be having judged.
+-- follows; one that people released goes on, and does not count. One that stands behind another in
+-- its lane is not due, nor one that its own request may still be having judged.
 -- $1 lease length, $2 limit, $3 least available_at, $4 usual rate a minute, $5 usual budget an hour
 -- (0 for no limit), $6 how long a request may take until the worker steps in
 WITH t AS MATERIALIZED (SELECT clock() AS moment),
