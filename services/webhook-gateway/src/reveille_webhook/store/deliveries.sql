@@ -28,13 +28,15 @@ SELECT new.id, form.endpoint_id, form.workspace_id, form.provider, form.event, f
            LIMIT 1) END,
        form.lane_key, coalesce(string_to_array(nullif(form.notes, ''), ' '), '{}')
 FROM (SELECT clock() AS moment) AS t,
-     unnest($1::uuid[], $2::text[], $3::jsonb[], $4::bytea[], $5::bytea[], $6::jsonb[],
-            $7::bytea[], $8::integer[])
+     unnest((SELECT $1::uuid[]), (SELECT $2::text[]), (SELECT $3::jsonb[]), (SELECT $4::bytea[]),
+            (SELECT $5::bytea[]), (SELECT $6::jsonb[]), (SELECT $7::bytea[]), (SELECT $8::integer[]))
      WITH ORDINALITY
      AS new (id, dedupe_key, headers, body, body_sha256, carrier, content_key, form, place)
-JOIN unnest($9::uuid[], $10::uuid[], $11::text[], $12::text[], $13::text[], $14::text[],
-            $15::text[], $16::text[], $17::text[], $18::text[], $19::text[], $20::integer[],
-            $21::text[], $22::integer[], $23::boolean[], $24::text[], $25::text[])
+JOIN unnest((SELECT $9::uuid[]), (SELECT $10::uuid[]), (SELECT $11::text[]), (SELECT $12::text[]),
+            (SELECT $13::text[]), (SELECT $14::text[]), (SELECT $15::text[]), (SELECT $16::text[]),
+            (SELECT $17::text[]), (SELECT $18::text[]), (SELECT $19::text[]),
+            (SELECT $20::integer[]), (SELECT $21::text[]), (SELECT $22::integer[]),
+            (SELECT $23::boolean[]), (SELECT $24::text[]), (SELECT $25::text[]))
      WITH ORDINALITY
      AS form (endpoint_id, workspace_id, provider, event, action, actions, signature_state, state,
               reason, message, content_type, response_status, sender, retries, content_once,

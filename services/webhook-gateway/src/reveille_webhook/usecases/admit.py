@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from uuid import UUID
 
 from reveille_runtime import logs
@@ -19,7 +19,10 @@ from reveille_webhook.store.deliveries import Judged
 from reveille_webhook.usecases.autopilot import Autopilot
 from reveille_webhook.usecases.store_delivery import GATHER_SECONDS, MOST_TOGETHER
 
+# Nobody waits for a judgement to be written: what follows within this time is written with it.
+_RECORD_LINGER_SECONDS = 0.03
 _UNDECIDED = Admission(None, message="no answer in time")
+_Said = tuple[Sequence["_Ask"], Mapping[UUID, Admission]]
 _log = logs.get_logger(__name__)
 
 
@@ -57,6 +60,16 @@ class Admit:
             max_in_flight=2,
             gather=GATHER_SECONDS,
         )
+        self._records: Batcher[_Said, None] = Batcher(
+            "judgements",
+            self._write,
+            max_items=8,
+            max_in_flight=1,
+            gather=GATHER_SECONDS,
+            linger=_RECORD_LINGER_SECONDS,
+            # What is not written the worker repairs.
+            transient=lambda _: False,
+        )
 
     async def __aenter__(self) -> Admit:
         return self
@@ -89,38 +102,50 @@ class Admit:
         said = await self._autopilot.admit(list(facts.values()))
         crash_point(crash_points.AFTER_ADMIT)
         admissions = dict(zip(facts, said, strict=True))
-        task = asyncio.create_task(self._record(asks, admissions))
-        self._recording.add(task)
-        task.add_done_callback(self._recording.discard)
+        if any(each.records for each in asks):
+            task = asyncio.create_task(self._record((asks, admissions)))
+            self._recording.add(task)
+            task.add_done_callback(self._recording.discard)
         return [admissions[each.facts.delivery_id] for each in asks]
 
-    async def _record(self, asks: Sequence[_Ask], admissions: dict[UUID, Admission]) -> None:
-        judged: dict[UUID, Judged] = {}
-        for ask in asks:
-            delivery_id = ask.facts.delivery_id
-            judgement = admissions[delivery_id].judgement
-            if ask.records and judgement is not None:
-                known = judged.get(delivery_id)
-                status = None if ask.answers_with is None else _status(judgement, ask.answers_with)
-                if known is None or known.response_status is None:
-                    judged[delivery_id] = Judged(
-                        delivery_id, judgement, admissions[delivery_id], status
-                    )
-        if not judged:
-            return
-        rows = sorted(judged.values(), key=lambda each: each.delivery_id)
+    async def _record(self, said: _Said) -> None:
         try:
-            async with self._database.session() as tx:
-                await deliveries.record(tx, rows)
+            if all(each.judgement is Judgement.ACCEPTED for each in said[1].values()):
+                await self._records.submit(said)
+            else:
+                # What came to nothing lets its sender's id go: that may be sent again at once.
+                await self._write([said])
         except Exception as error:  # noqa: BLE001 - the answer stands, and the worker writes it
             _log.warning(
                 "Judgements were not written; the worker will ask again.",
                 action="admission.not_recorded",
-                deliveries=len(rows),
+                deliveries=len(said[1]),
                 cause=type(error).__name__,
             )
         self._dispatch_soon()
         crash_point(crash_points.AFTER_RECORD)
+
+    async def _write(self, batches: Sequence[_Said]) -> list[None]:
+        judged: dict[UUID, Judged] = {}
+        for asks, admissions in batches:
+            for ask in asks:
+                found = _judged(ask, admissions[ask.facts.delivery_id])
+                known = None if found is None else judged.get(found.delivery_id)
+                if found is not None and (known is None or known.response_status is None):
+                    judged[found.delivery_id] = found
+        if judged:
+            rows = sorted(judged.values(), key=lambda each: each.delivery_id)
+            async with self._database.session() as tx:
+                await deliveries.record(tx, rows)
+        return [None] * len(batches)
+
+
+def _judged(ask: _Ask, admission: Admission) -> Judged | None:
+    judgement = admission.judgement
+    if not ask.records or judgement is None:
+        return None
+    status = None if ask.answers_with is None else _status(judgement, ask.answers_with)
+    return Judged(ask.facts.delivery_id, judgement, admission, status)
 
 
 def _status(judgement: Judgement, usual: int) -> int:

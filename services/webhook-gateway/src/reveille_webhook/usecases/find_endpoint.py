@@ -20,8 +20,8 @@ from reveille_webhook.usecases.secrets import place_of
 from reveille_webhook.usecases.store_delivery import GATHER_SECONDS, MOST_TOGETHER
 
 _PATIENCE = 3.0
-# As long as it takes senders to write what follows an answer.
-_LINGER_SECONDS = 0.002
+# As long as it takes a batch of senders to write what follows their answers.
+_LINGER_SECONDS = 0.005
 # Not for ever: autopilot may have been the one that was behind.
 _DISOWNED = timedelta(minutes=1)
 _log = logs.get_logger(__name__)
