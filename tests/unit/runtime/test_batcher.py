@@ -381,6 +381,48 @@ async def test_a_batch_that_is_not_full_waits_for_the_one_before_it() -> None:
     await gate.open_all([*first, *few, *more])
 
 
+async def test_the_next_batch_begins_before_callers_of_the_last_one_go_on() -> None:
+    gate = Gate()
+    batcher: Batcher[Item, str] = Batcher("b", gate, max_in_flight=1)
+    begun: list[int] = []
+
+    async def call(item: Item) -> None:
+        await batcher.submit(item)
+        begun.append(len(gate.batches))
+
+    calls = [asyncio.ensure_future(call(each)) for each in items(2)]
+    await settle()
+    last = submit_all(batcher, items(1, start=2))
+    await gate.open_one()
+    await asyncio.gather(*calls)
+
+    assert begun == [2, 2]
+    await gate.open_all(last)
+
+
+async def test_of_a_batch_in_halves_the_next_one_waits_for_the_second() -> None:
+    gate = Gate()
+    refusals = iter([asyncpg.NotNullViolationError("bad")])
+
+    async def run(batch: Sequence[Item]) -> list[str]:
+        answers = await gate(batch)
+        for refusal in refusals:
+            raise refusal
+        return answers
+
+    batcher: Batcher[Item, str] = Batcher("b", run, max_in_flight=1)
+    first = submit_all(batcher, items(2))
+    await settle()
+    last = submit_all(batcher, items(1, start=2))
+    await gate.open_one()
+    await gate.open_one()
+    assert await first[0] == "k00000=0"
+    await settle()
+
+    assert gate.batches == [items(2), items(1), items(1, start=1)]
+    await gate.open_all([*first, *last])
+
+
 async def test_a_slow_batch_holds_the_next_up_for_a_bounded_time() -> None:
     gate = Gate()
     batcher: Batcher[Item, str] = Batcher("b", gate, max_in_flight=2, gather=0.01)

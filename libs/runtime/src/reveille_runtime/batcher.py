@@ -1,8 +1,9 @@
 """Group commit for callers with one item each: while batches are in flight, the next one fills.
 
 An idle batcher sends an item at once; under load a batch is what arrived while the ones before it
-ran. The batch function sees items sorted by conflict key and never two with an equal key, so that
-one multi-row statement can neither deadlock with its like nor meet its own rows.
+ran, and begins before their callers go on. The batch function sees items sorted by conflict key
+and never two with an equal key, so that one multi-row statement can neither deadlock with its like
+nor meet its own rows.
 """
 
 from __future__ import annotations
@@ -88,7 +89,7 @@ class Batcher(Generic[I, R]):
         # Keys that are queued or in flight, each with those that wait for it.
         self._followers: dict[ConflictKey, OrderedDict[Entry[I, R], None]] = {}
         self._queued = 0
-        self._batches: set[asyncio.Task[None]] = set()
+        self._batches: set[asyncio.Task[None] | None] = set()
         self._pump_due = False
         self._alarm: asyncio.TimerHandle | None = None
         self._patience = Patience(self._context)
@@ -203,9 +204,10 @@ class Batcher(Generic[I, R]):
     def _release_key(self, entry: Entry[I, R]) -> None:
         if entry.key is None:
             return
-        followers = self._followers[entry.key]
+        key, entry.key = entry.key, None
+        followers = self._followers[key]
         if not followers:
-            del self._followers[entry.key]
+            del self._followers[key]
             return
         successor, _ = followers.popitem(last=False)
         self._ready[successor] = None
@@ -290,7 +292,7 @@ class Batcher(Generic[I, R]):
                     )
                 self._release_key(entry)
 
-    async def _attempt(self, batch: list[Entry[I, R]]) -> None:
+    async def _attempt(self, batch: list[Entry[I, R]], *, last: bool = True) -> None:
         """Run a batch until each of its items is answered or has no caller any more."""
         attempt = 0
         while live := [entry for entry in batch if not entry.answer.done()]:
@@ -300,14 +302,25 @@ class Batcher(Generic[I, R]):
             except Exception as error:  # noqa: BLE001 - every caller gets it
                 if self._poisoned(error) and len(live) > 1:
                     middle = len(live) // 2
-                    await self._attempt(live[:middle])
-                    await self._attempt(live[middle:])
+                    await self._attempt(live[:middle], last=False)
+                    await self._attempt(live[middle:], last=last)
                 elif not self._transient(error) or not await self._pause(live, attempt, error):
                     for entry in live:
                         entry.settle(error)
             else:
-                for entry, result in zip(live, results, strict=True):
-                    entry.settle(result)
+                self._answer(live, results, last=last)
+
+    def _answer(
+        self, live: list[Entry[I, R]], results: Sequence[R | Exception], *, last: bool
+    ) -> None:
+        """Give out results. First the next batch begins, since callers have much to do with them."""
+        for entry in live:
+            self._release_key(entry)
+        if last:
+            self._batches.discard(asyncio.current_task())
+            self._pump()
+        for entry, result in zip(live, results, strict=True):
+            entry.settle(result)
 
     async def _results(self, items: list[I]) -> Sequence[R | Exception]:
         results = await self._run(items)

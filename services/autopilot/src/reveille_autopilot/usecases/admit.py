@@ -23,7 +23,7 @@ from reveille_autopilot.domain.gate import (
 from reveille_autopilot.domain.keys import generation_key
 from reveille_autopilot.domain.models import Payload, Run
 from reveille_autopilot.store import admission
-from reveille_autopilot.usecases.invocability import Question, ask
+from reveille_autopilot.usecases.invocability import Foreseen, Foresight, Question, Subject
 from reveille_autopilot.usecases.peers import Heartbeat
 from reveille_autopilot.usecases.places import Applicant, Placed, place
 from reveille_autopilot.usecases.settle import Settler
@@ -32,6 +32,9 @@ from reveille_runtime.batcher import Batcher
 from reveille_runtime.crash import crash_point
 from reveille_runtime.db import Database, Tx, retrying_statement, retrying_transaction
 
+# Small batches beside each other take as long as one after the other, and cost more. What one of
+# them waits for, heartbeat for instance, holds the others up no longer than this.
+_GATHER_SECONDS = 0.02
 _NOTHING = Known()
 _WITHOUT_RUN = (Verdict.IGNORE, Verdict.UNAVAILABLE)
 _UNSETTLED = Judgement(Verdict.UNAVAILABLE, None, "another call is at work on this occurrence")
@@ -55,7 +58,7 @@ class Candidate:
     trace_carrier: Mapping[str, str] = field(default_factory=dict)
 
     @property
-    def subject(self) -> tuple[UUID | None, UUID | None]:
+    def subject(self) -> Subject:
         """Name the rule that it is an occurrence of."""
         return self.occurrence.trigger_id, self.autopilot_id
 
@@ -95,11 +98,14 @@ class Admissions:
         self, db: Database, heartbeat: Heartbeat, tracing: RunTracing, settler: Settler
     ) -> None:
         self._db = db
-        self._heartbeat = heartbeat
+        self._foresight = Foresight(heartbeat)
         self._tracing = tracing
         self._settler = settler
         self.batcher: Batcher[Candidate, Admission] = Batcher(
-            "autopilot.admit", self._admit, key=lambda candidate: candidate.key
+            "autopilot.admit",
+            self._admit,
+            key=lambda candidate: candidate.key,
+            gather=_GATHER_SECONDS,
         )
 
     async def admit(self, candidate: Candidate) -> Admission:
@@ -113,16 +119,22 @@ class Admissions:
     async def _admit(self, candidates: Sequence[Candidate]) -> list[Admission]:
         # Of a burst most occurrences are those of a few triggers: each is read once.
         wanted = list(dict.fromkeys(each.subject for each in candidates))
-        async with self._db.session() as tx:
-            rules, taken = await admission.load_rules(tx, wanted, [each.key for each in candidates])
-            known = await _current(tx, taken)
-        rule_of = dict(zip(wanted, rules, strict=True))
-        loaded = []
-        for each in candidates:
-            key, run = known.get(each.key, (each.key, None))
-            if run is None:
-                loaded.append(_loaded(each, key, rule_of[each.subject]))
-        judged = await self._judge(loaded)
+        foreseen = self._foresight.begin(wanted)
+        try:
+            async with self._db.session() as tx:
+                rules, taken = await admission.load_rules(
+                    tx, wanted, [each.key for each in candidates]
+                )
+                known = await _current(tx, taken)
+            rule_of = dict(zip(wanted, rules, strict=True))
+            loaded = []
+            for each in candidates:
+                key, run = known.get(each.key, (each.key, None))
+                if run is None:
+                    loaded.append(_loaded(each, key, rule_of[each.subject]))
+            judged = await self._judge(loaded, wanted, foreseen)
+        finally:
+            foreseen.cancel()
         admissions = {
             base: Admission(run, autopilot_id=run.autopilot_id)
             for base, (_, run) in known.items()
@@ -132,7 +144,7 @@ class Admissions:
         return [admissions[each.key] for each in candidates]
 
     async def _judge(
-        self, loaded: Sequence[_Loaded]
+        self, loaded: Sequence[_Loaded], subjects: Sequence[Subject], foreseen: Foreseen
     ) -> list[tuple[_Loaded, Known, Judgement | Wanted]]:
         """Ask heartbeat about those that pass our own checks, then judge all by its answers.
 
@@ -147,7 +159,11 @@ class Admissions:
             for group, wanted in found.items()
             if wanted is Wanted.INVOCABLE
         }
-        answers = await ask(self._heartbeat, list(questions.values()))
+        answers = await self._foresight.settle(
+            foreseen,
+            subjects,
+            [(one_of[group].candidate.subject, each) for group, each in questions.items()],
+        )
         known = dict.fromkeys(one_of, _NOTHING)
         for group, question in questions.items():
             known[group] = Known(asked=True, invocable=answers.get(question))

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import asyncio
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from uuid import UUID
 
@@ -16,6 +17,13 @@ from reveille_runtime.reasons import reason_name
 from reveille_runtime.rpc_errors import from_rpc_error
 
 _log = logs.get_logger(__name__)
+# More rules than are busy at a time; what is forgotten is only asked later.
+_REMEMBERED = 4096
+# A trigger and a rule, as an occurrence names them.
+Subject = tuple[UUID | None, UUID | None]
+Answers = dict["Question", Invocable]
+# What was asked ahead, and the answers.
+Foreseen = asyncio.Task[tuple[set["Question"], Answers]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,7 +39,7 @@ class Question:
     runtime_must_be_online: bool
 
 
-async def ask(heartbeat: Heartbeat, questions: Sequence[Question]) -> dict[Question, Invocable]:
+async def ask(heartbeat: Heartbeat, questions: Sequence[Question]) -> Answers:
     """Ask all that differ in one call; an empty answer means that it cannot be told now.
 
     Whatever goes wrong here leaves the question open: an error is never a pass and never a skip.
@@ -60,6 +68,45 @@ async def ask(heartbeat: Heartbeat, questions: Sequence[Question]) -> dict[Quest
         )
         for question, answer in zip(different, response.answers, strict=True)
     }
+
+
+class Foresight:
+    """Asks while the rules are still being read: what their occurrences had to ask last time.
+
+    An answer counts for exactly the question it was given to. It was asked for after the occurrence
+    came, so it is as fresh as one that had waited for the rules.
+    """
+
+    def __init__(self, heartbeat: Heartbeat) -> None:
+        self._heartbeat = heartbeat
+        self._last: dict[Subject, Question] = {}
+
+    def begin(self, subjects: Iterable[Subject]) -> Foreseen:
+        """Ask what can be foreseen; whoever begins either settles it or cancels the task."""
+        likely = {self._last[each] for each in subjects if each in self._last}
+        return asyncio.create_task(self._asked(likely))
+
+    async def settle(
+        self,
+        begun: Foreseen,
+        subjects: Iterable[Subject],
+        asked: Sequence[tuple[Subject, Question]],
+    ) -> Answers:
+        """Give the answers to the questions that there are; asks what was not foreseen.
+
+        What stayed open is not asked again.
+        """
+        for each in subjects:
+            self._last.pop(each, None)
+        if len(self._last) + len(asked) > _REMEMBERED:
+            self._last.clear()
+        self._last.update(asked)
+        foreseen, answers = await begun
+        rest = [question for _, question in asked if question not in foreseen]
+        return answers | await ask(self._heartbeat, rest)
+
+    async def _asked(self, likely: set[Question]) -> tuple[set[Question], Answers]:
+        return likely, await ask(self._heartbeat, list(likely))
 
 
 def _message(question: Question) -> pb.InvocableQuestion:
