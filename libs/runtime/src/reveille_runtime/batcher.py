@@ -313,7 +313,7 @@ class Batcher(Generic[I, R]):
     def _answer(
         self, live: list[Entry[I, R]], results: Sequence[R | Exception], *, last: bool
     ) -> None:
-        """Give out results. First the next batch begins, since callers have much to do with them."""
+        """Give out results. First the next batch begins: callers have much to do with them."""
         for entry in live:
             self._release_key(entry)
         if last:

@@ -59,26 +59,22 @@ class SpanSeed:
     @classmethod
     def under(cls, carrier: Carrier | None, *, sampled: bool = True) -> SpanSeed:
         """Make a child of the span a carrier names; of an empty carrier, a new trace."""
-        parent = _span_context(carrier)
+        parent = _identity(carrier)
         if parent is None:
             return cls.root(sampled=sampled)
-        return cls(
-            parent.trace_id, _random_id(64), parent.span_id, bool(parent.trace_flags.sampled)
-        )
+        trace_id, span_id, sampled = parent
+        return cls(trace_id, _random_id(64), span_id, sampled)
 
     @classmethod
     def from_carrier(cls, carrier: Carrier) -> SpanSeed | None:
         """Read back what `carrier()` stored; None when there is nothing usable."""
-        own = _span_context(carrier)
+        own = _identity(carrier)
         if own is None:
             return None
+        trace_id, span_id, sampled = own
         parent = carrier.get(PARENT_SPAN, "")
-        return cls(
-            own.trace_id,
-            own.span_id,
-            int(parent, 16) if _SPAN_ID.fullmatch(parent) else None,
-            bool(own.trace_flags.sampled),
-        )
+        parent_id = int(parent, 16) if _SPAN_ID.fullmatch(parent) else None
+        return cls(trace_id, span_id, parent_id, sampled)
 
     def carrier(self) -> dict[str, str]:
         """Return what a row stores: children started from it are children of this span."""
@@ -239,9 +235,15 @@ def _context_of(span: SpanContext) -> Context:
 
 
 def _span_context(carrier: Carrier | None) -> SpanContext | None:
+    found = _identity(carrier)
+    return None if found is None else _remote(*found)
+
+
+def _identity(carrier: Carrier | None) -> tuple[int, int, bool] | None:
+    """Read which span of which trace a carrier names, and whether it is sampled."""
     match = _TRACEPARENT.fullmatch((carrier or {}).get(TRACEPARENT, ""))
     if match is None:
         return None
-    trace_id, span_id, flags = (int(part, 16) for part in match.groups())
-    span = _remote(trace_id, span_id, bool(flags & TraceFlags.SAMPLED))
-    return span if span.is_valid else None
+    trace_id, span_id, flags = match.groups()
+    found = int(trace_id, 16), int(span_id, 16), bool(int(flags, 16) & TraceFlags.SAMPLED)
+    return found if found[0] and found[1] else None
