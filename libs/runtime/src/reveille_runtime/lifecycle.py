@@ -91,7 +91,6 @@ class Loop:
             self._wake.clear()
             pause = await self._once()
             async with self._tick:
-                self._ticks += 1
                 self._tick.notify_all()
             if pause > 0:
                 await self._wait(pause)
@@ -115,7 +114,9 @@ class Loop:
             )
             return pause
         finally:
+            # Together: in between, whoever waits for the next step would take this one for it.
             self._working = False
+            self._ticks += 1
         self.failures = 0
         return self._interval if pause is None else pause
 
