@@ -15,7 +15,7 @@ from tests.integration.autopilot.conftest import (
     facts,
     make_webhook,
 )
-from tests.integration.autopilot.peers import World
+from tests.integration.autopilot.peers import Gate, World
 
 from reveille.autopilot.v1 import autopilot_pb2 as rule_pb
 from reveille.autopilot.v1 import autopilot_service_pb2 as pb
@@ -99,8 +99,27 @@ async def test_what_asks_nothing_any_more_is_not_asked_about(
     for _ in range(3):
         await admit(service, facts(hook.trigger, event="push"))
 
-    # The first of them could not be foreseen.
-    assert world.calls["CheckInvocable"] == asked + 1
+    # The first of them could not be foreseen; its call may be dropped before it arrives.
+    assert world.calls["CheckInvocable"] <= asked + 1
+
+
+@pytest.mark.parametrize("kind", ["filtered", "known"])
+async def test_what_needs_no_answer_waits_for_none(
+    kind: str, service: Service, world: World, autopilot: rule_pb.Autopilot
+) -> None:
+    hook = await make_webhook(service, autopilot.autopilot_id, rule_pb.EventFilter(event="issues"))
+    delivery = facts(hook.trigger)
+    (first,) = await admit(service, delivery)
+    gate = world.before["CheckInvocable"] = Gate()
+    again = delivery if kind == "known" else facts(hook.trigger, event="push")
+    async with asyncio.timeout(5):
+        (answer,) = await admit(service, again)
+    gate.release.set()
+
+    if kind == "known":
+        assert answer == first
+    else:
+        assert answer.outcome == dispatch_pb.ADMIT_OUTCOME_IGNORED
 
 
 async def test_what_stays_open_is_not_asked_again(

@@ -343,6 +343,49 @@ async def test_batches_in_flight_do_not_see_each_other_s_context() -> None:
     assert seen == ["nothing"] * 6
 
 
+async def test_a_batch_that_follows_another_does_not_see_its_context() -> None:
+    mine: contextvars.ContextVar[str] = contextvars.ContextVar("mine", default="nobody's")
+    gate, seen = Gate(), []
+
+    async def run(batch: Sequence[Item]) -> list[str]:
+        seen.append(mine.get())
+        mine.set("the first's")
+        return await gate(batch)
+
+    batcher: Batcher[Item, str] = Batcher("b", run, max_in_flight=1)
+    first = submit_all(batcher, items(1))
+    await settle()
+    second = submit_all(batcher, items(1, start=1))
+    await gate.open_all([*first, *second])
+
+    assert seen == ["nobody's", "nobody's"]
+
+
+async def test_after_a_batch_that_failed_the_next_one_begins_first_too() -> None:
+    gate, begun = Gate(), []
+
+    async def run(batch: Sequence[Item]) -> list[str]:
+        begun.append(len(batch))
+        await gate(batch)
+        raise LookupError("no such thing")
+
+    async def call(item: Item) -> int:
+        with pytest.raises(LookupError):
+            await batcher.submit(item)
+        return len(begun)
+
+    batcher: Batcher[Item, str] = Batcher("b", run, max_in_flight=1)
+    first = asyncio.ensure_future(call(items(1)[0]))
+    await settle()
+    second = asyncio.ensure_future(call(items(1, start=1)[0]))
+    await settle()
+    await gate.open_one()
+
+    assert await first == 2
+    await gate.open_one()
+    await second
+
+
 async def test_a_thousand_callers_over_few_keys_are_all_answered() -> None:
     running: set[str] = set()
     overlaps: list[str] = []

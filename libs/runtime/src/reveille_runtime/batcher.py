@@ -89,7 +89,7 @@ class Batcher(Generic[I, R]):
         # Keys that are queued or in flight, each with those that wait for it.
         self._followers: dict[ConflictKey, OrderedDict[Entry[I, R], None]] = {}
         self._queued = 0
-        self._batches: set[asyncio.Task[None] | None] = set()
+        self._batches: set[asyncio.Task[Any] | None] = set()
         self._pump_due = False
         self._alarm: asyncio.TimerHandle | None = None
         self._patience = Patience(self._context)
@@ -231,8 +231,9 @@ class Batcher(Generic[I, R]):
                 return
             self._began = now
             batch = self._cut()
-            # Runs in a copy of this empty context: batches do not see each other's spans either.
-            task = loop.create_task(self._serve(batch), name=f"batch {self.name}")
+            # An empty context of its own: batches do not see each other's spans either.
+            own = contextvars.Context()
+            task = loop.create_task(self._serve(batch), name=f"batch {self.name}", context=own)
             self._batches.add(task)
             task.add_done_callback(self._served, context=self._context)
 
@@ -305,8 +306,7 @@ class Batcher(Generic[I, R]):
                     await self._attempt(live[:middle], last=False)
                     await self._attempt(live[middle:], last=last)
                 elif not self._transient(error) or not await self._pause(live, attempt, error):
-                    for entry in live:
-                        entry.settle(error)
+                    self._answer(live, [error] * len(live), last=last)
             else:
                 self._answer(live, results, last=last)
 

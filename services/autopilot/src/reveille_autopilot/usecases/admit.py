@@ -23,7 +23,7 @@ from reveille_autopilot.domain.gate import (
 from reveille_autopilot.domain.keys import generation_key
 from reveille_autopilot.domain.models import Payload, Run
 from reveille_autopilot.store import admission
-from reveille_autopilot.usecases.invocability import Foreseen, Foresight, Question, Subject
+from reveille_autopilot.usecases.invocability import Inquiry, Question, Subject
 from reveille_autopilot.usecases.peers import Heartbeat
 from reveille_autopilot.usecases.places import Applicant, Placed, place
 from reveille_autopilot.usecases.settle import Settler
@@ -33,7 +33,7 @@ from reveille_runtime.crash import crash_point
 from reveille_runtime.db import Database, Tx, retrying_statement, retrying_transaction
 
 # Small batches beside each other take as long as one after the other, and cost more. What one of
-# them waits for, heartbeat for instance, holds the others up no longer than this.
+# them waits for, heartbeat for instance, holds the next one up no longer than this.
 _GATHER_SECONDS = 0.02
 _NOTHING = Known()
 _WITHOUT_RUN = (Verdict.IGNORE, Verdict.UNAVAILABLE)
@@ -98,7 +98,8 @@ class Admissions:
         self, db: Database, heartbeat: Heartbeat, tracing: RunTracing, settler: Settler
     ) -> None:
         self._db = db
-        self._foresight = Foresight(heartbeat)
+        self._heartbeat = heartbeat
+        self._asked_last: dict[Subject, Question] = {}
         self._tracing = tracing
         self._settler = settler
         self.batcher: Batcher[Candidate, Admission] = Batcher(
@@ -119,9 +120,9 @@ class Admissions:
     async def _admit(self, candidates: Sequence[Candidate]) -> list[Admission]:
         # Of a burst most occurrences are those of a few triggers: each is read once.
         wanted = list(dict.fromkeys(each.subject for each in candidates))
-        foreseen = self._foresight.begin(wanted)
-        try:
+        with Inquiry(self._heartbeat, self._asked_last) as inquiry:
             async with self._db.session() as tx:
+                inquiry.foresee(wanted)
                 rules, taken = await admission.load_rules(
                     tx, wanted, [each.key for each in candidates]
                 )
@@ -132,9 +133,7 @@ class Admissions:
                 key, run = known.get(each.key, (each.key, None))
                 if run is None:
                     loaded.append(_loaded(each, key, rule_of[each.subject]))
-            judged = await self._judge(loaded, wanted, foreseen)
-        finally:
-            foreseen.cancel()
+            judged = await self._judge(loaded, inquiry)
         admissions = {
             base: Admission(run, autopilot_id=run.autopilot_id)
             for base, (_, run) in known.items()
@@ -144,7 +143,7 @@ class Admissions:
         return [admissions[each.key] for each in candidates]
 
     async def _judge(
-        self, loaded: Sequence[_Loaded], subjects: Sequence[Subject], foreseen: Foreseen
+        self, loaded: Sequence[_Loaded], inquiry: Inquiry
     ) -> list[tuple[_Loaded, Known, Judgement | Wanted]]:
         """Ask heartbeat about those that pass our own checks, then judge all by its answers.
 
@@ -159,9 +158,8 @@ class Admissions:
             for group, wanted in found.items()
             if wanted is Wanted.INVOCABLE
         }
-        answers = await self._foresight.settle(
-            foreseen,
-            subjects,
+        answers = await inquiry.answers(
+            [each.candidate.subject for each in one_of.values()],
             [(one_of[group].candidate.subject, each) for group, each in questions.items()],
         )
         known = dict.fromkeys(one_of, _NOTHING)

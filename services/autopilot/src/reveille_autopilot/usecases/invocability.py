@@ -22,8 +22,6 @@ _REMEMBERED = 4096
 # A trigger and a rule, as an occurrence names them.
 Subject = tuple[UUID | None, UUID | None]
 Answers = dict["Question", Invocable]
-# What was asked ahead, and the answers.
-Foreseen = asyncio.Task[tuple[set["Question"], Answers]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,43 +68,48 @@ async def ask(heartbeat: Heartbeat, questions: Sequence[Question]) -> Answers:
     }
 
 
-class Foresight:
-    """Asks while the rules are still being read: what their occurrences had to ask last time.
+class Inquiry:
+    """What one batch asks heartbeat: the likely while its rules are read, the rest afterwards.
 
-    An answer counts for exactly the question it was given to. It was asked for after the occurrence
-    came, so it is as fresh as one that had waited for the rules.
+    Likely is what the same subjects had to ask last time. An answer counts for exactly the question
+    it was given to; it is older than the rules by no more than the time it took to read them.
     """
 
-    def __init__(self, heartbeat: Heartbeat) -> None:
+    def __init__(self, heartbeat: Heartbeat, last: dict[Subject, Question]) -> None:
         self._heartbeat = heartbeat
-        self._last: dict[Subject, Question] = {}
+        self._last = last
+        self._foreseen: set[Question] = set()
+        self._call: asyncio.Task[Answers] | None = None
 
-    def begin(self, subjects: Iterable[Subject]) -> Foreseen:
-        """Ask what can be foreseen; whoever begins either settles it or cancels the task."""
-        likely = {self._last[each] for each in subjects if each in self._last}
-        return asyncio.create_task(self._asked(likely))
+    def __enter__(self) -> Inquiry:
+        return self
 
-    async def settle(
-        self,
-        begun: Foreseen,
-        subjects: Iterable[Subject],
-        asked: Sequence[tuple[Subject, Question]],
+    def __exit__(self, *_: object) -> None:
+        # What nobody needed, nobody waits for.
+        if self._call is not None and not self._call.cancel() and not self._call.cancelled():
+            self._call.exception()
+
+    def foresee(self, subjects: Iterable[Subject]) -> None:
+        """Ask ahead."""
+        self._foreseen = {self._last[each] for each in subjects if each in self._last}
+        if self._foreseen:
+            self._call = asyncio.create_task(ask(self._heartbeat, list(self._foreseen)))
+
+    async def answers(
+        self, judged: Iterable[Subject], asked: Sequence[tuple[Subject, Question]]
     ) -> Answers:
-        """Give the answers to the questions that there are; asks what was not foreseen.
-
-        What stayed open is not asked again.
-        """
-        for each in subjects:
+        """Give the answers that are needed; what stayed open is not asked again."""
+        for each in judged:
             self._last.pop(each, None)
         if len(self._last) + len(asked) > _REMEMBERED:
             self._last.clear()
         self._last.update(asked)
-        foreseen, answers = await begun
-        rest = [question for _, question in asked if question not in foreseen]
-        return answers | await ask(self._heartbeat, rest)
-
-    async def _asked(self, likely: set[Question]) -> tuple[set[Question], Answers]:
-        return likely, await ask(self._heartbeat, list(likely))
+        needed = {question for _, question in asked}
+        rest = ask(self._heartbeat, [each for each in needed if each not in self._foreseen])
+        if self._call is None or needed.isdisjoint(self._foreseen):
+            return await rest
+        ahead, more = await asyncio.gather(self._call, rest)
+        return ahead | more
 
 
 def _message(question: Question) -> pb.InvocableQuestion:

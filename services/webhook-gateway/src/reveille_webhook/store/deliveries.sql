@@ -92,13 +92,15 @@ WHERE content_key = ANY ($1::bytea[]) AND content_once AND holds_key;
 -- How deliveries were judged. One that is judged already, or that the worker holds, is left alone:
 -- the worker hears the same and writes it under its lease.
 -- Found by their ids: the index of all that is due, which `state` alone would offer, may be long.
+-- In subqueries of their own the values change no plan, and it is made once.
 -- $1 ids, $2 judgements, $3 run ids, $4 states, $5 reasons, $6 messages,
 -- $7 response statuses (null: the sender's answer is out already)
 UPDATE deliveries AS d
 SET admission = new.admission, run_id = new.run_id, state = new.state, reason = new.reason,
     message = new.message, response_status = coalesce(new.response_status, d.response_status),
     finished_at = CASE new.state WHEN 'queued' THEN NULL ELSE clock() END
-FROM unnest($1::uuid[], $2::text[], $3::uuid[], $4::text[], $5::text[], $6::text[], $7::integer[])
+FROM unnest((SELECT $1::uuid[]), (SELECT $2::text[]), (SELECT $3::uuid[]), (SELECT $4::text[]),
+            (SELECT $5::text[]), (SELECT $6::text[]), (SELECT $7::integer[]))
      AS new (id, admission, run_id, state, reason, message, response_status)
 WHERE d.id = new.id
   AND d.state || '' = 'queued' AND d.admission IS NULL AND d.lease_token IS NULL;

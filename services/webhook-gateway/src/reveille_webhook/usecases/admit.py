@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 from collections.abc import Callable, Mapping, Sequence
 from uuid import UUID
 
@@ -22,7 +23,6 @@ from reveille_webhook.usecases.store_delivery import GATHER_SECONDS, MOST_TOGETH
 # Nobody waits for a judgement to be written: what follows within this time is written with it.
 _RECORD_LINGER_SECONDS = 0.03
 _UNDECIDED = Admission(None, message="no answer in time")
-_Said = tuple[Sequence["_Ask"], Mapping[UUID, Admission]]
 _log = logs.get_logger(__name__)
 
 
@@ -41,8 +41,8 @@ class _Ask:
 class Admit:
     """Asks; a delivery that several ask for at once is asked for once.
 
-    For requests the judgement is written here, so that a resend and the worker find it, while the
-    answer is on its way: what it says is on record with autopilot. Failing to write it changes
+    For requests the judgement is written here, so that a resend and the worker find it, behind the
+    answer: what it says is on record with autopilot. Failing to write it changes
     nothing: whoever asks again hears the same.
     """
 
@@ -60,15 +60,15 @@ class Admit:
             max_in_flight=2,
             gather=GATHER_SECONDS,
         )
-        self._records: Batcher[_Said, None] = Batcher(
+        self._records: Batcher[Sequence[Judged], None] = Batcher(
             "judgements",
             self._write,
             max_items=8,
-            max_in_flight=1,
+            max_in_flight=2,
             gather=GATHER_SECONDS,
             linger=_RECORD_LINGER_SECONDS,
-            # What is not written the worker repairs.
-            transient=lambda _: False,
+            # Not for long: what is not written the worker repairs.
+            retry_for=1.0,
         )
 
     async def __aenter__(self) -> Admit:
@@ -102,50 +102,53 @@ class Admit:
         said = await self._autopilot.admit(list(facts.values()))
         crash_point(crash_points.AFTER_ADMIT)
         admissions = dict(zip(facts, said, strict=True))
-        if any(each.records for each in asks):
-            task = asyncio.create_task(self._record((asks, admissions)))
+        if judged := _judged(asks, admissions):
+            task = asyncio.create_task(self._record(judged))
             self._recording.add(task)
             task.add_done_callback(self._recording.discard)
         return [admissions[each.facts.delivery_id] for each in asks]
 
-    async def _record(self, said: _Said) -> None:
+    async def _record(self, judged: Sequence[Judged]) -> None:
         try:
-            if all(each.judgement is Judgement.ACCEPTED for each in said[1].values()):
-                await self._records.submit(said)
+            if all(each.judgement is Judgement.ACCEPTED for each in judged):
+                await self._records.submit(judged)
             else:
                 # What came to nothing lets its sender's id go: that may be sent again at once.
-                await self._write([said])
+                await self._write([judged])
         except Exception as error:  # noqa: BLE001 - the answer stands, and the worker writes it
             _log.warning(
                 "Judgements were not written; the worker will ask again.",
                 action="admission.not_recorded",
-                deliveries=len(said[1]),
+                deliveries=len(judged),
                 cause=type(error).__name__,
             )
         self._dispatch_soon()
         crash_point(crash_points.AFTER_RECORD)
 
-    async def _write(self, batches: Sequence[_Said]) -> list[None]:
-        judged: dict[UUID, Judged] = {}
-        for asks, admissions in batches:
-            for ask in asks:
-                found = _judged(ask, admissions[ask.facts.delivery_id])
-                known = None if found is None else judged.get(found.delivery_id)
-                if found is not None and (known is None or known.response_status is None):
-                    judged[found.delivery_id] = found
-        if judged:
-            rows = sorted(judged.values(), key=lambda each: each.delivery_id)
-            async with self._database.session() as tx:
-                await deliveries.record(tx, rows)
+    async def _write(self, batches: Sequence[Sequence[Judged]]) -> list[None]:
+        rows: dict[UUID, Judged] = {}
+        for each in itertools.chain(*batches):
+            known = rows.get(each.delivery_id)
+            # Two judgements of one delivery say the same; one of them may know what the sender got.
+            if known is None or known.response_status is None:
+                rows[each.delivery_id] = each
+        async with self._database.session() as tx:
+            await deliveries.record(tx, [rows[each] for each in sorted(rows)])
         return [None] * len(batches)
 
 
-def _judged(ask: _Ask, admission: Admission) -> Judged | None:
-    judgement = admission.judgement
-    if not ask.records or judgement is None:
-        return None
-    status = None if ask.answers_with is None else _status(judgement, ask.answers_with)
-    return Judged(ask.facts.delivery_id, judgement, admission, status)
+def _judged(asks: Sequence[_Ask], admissions: Mapping[UUID, Admission]) -> list[Judged]:
+    """Give what is to be written for requests; the worker writes its own."""
+    return [
+        Judged(
+            ask.facts.delivery_id,
+            admission.judgement,
+            admission,
+            None if ask.answers_with is None else _status(admission.judgement, ask.answers_with),
+        )
+        for ask, admission in ((each, admissions[each.facts.delivery_id]) for each in asks)
+        if ask.records and admission.judgement is not None
+    ]
 
 
 def _status(judgement: Judgement, usual: int) -> int:
