@@ -105,6 +105,16 @@ async def lived(world: World, rows: asyncpg.Connection[asyncpg.Record]) -> dict[
         "left": left.wakeup.wakeup_id,
     }
     await asyncio.gather(*(world.settled(each) for each in made.values()))
+
+    async def resting() -> list[str]:
+        found = await rows.fetch(
+            "SELECT DISTINCT ON (subject_id) payload ->> 'status' AS status FROM feed"
+            " WHERE type = 'agent.status' ORDER BY subject_id, xid DESC, seq DESC"
+        )
+        return [row["status"] for row in found]
+
+    # That is told last; once the clock has moved it would be news.
+    await eventually(resting, "both agents rest", until=lambda told: told == ["idle", "idle"])
     made["joined"] = str(uuid4())
     await rows.execute(
         "INSERT INTO wakeup_requests (wakeup_id, workspace_id, agent_id, source, wake_reason,"
@@ -152,12 +162,14 @@ async def test_attempts_go_first_and_occurrences_stay_as_long_as_the_run_that_ma
     assert rounds > 1
     assert (await forget(service))["finished"]
 
-    async def told() -> int:
+    async def told() -> list[asyncpg.Record]:
         await forget(service)
-        return (await counts(rows, "feed"))["feed"]
+        return await rows.fetch(
+            "SELECT xid, seq, type, created_at, pg_current_snapshot() FROM feed ORDER BY xid, seq"
+        )
 
     # What is told is forgotten behind the oldest transaction of the server, other tests' included.
-    await eventually(told, "what was told is forgotten", until=lambda left: left == 0, timeout=60)
+    await eventually(told, "what was told is forgotten", until=lambda left: not left, timeout=40)
     assert await counts(rows, *TABLES, "feed") == {
         "wakeup_requests": 3,
         "wakeup_payloads": 3,
@@ -244,6 +256,8 @@ async def test_days_of_output_are_made_ahead_by_whoever_is_first_and_dropped_who
     service: Service, rows: asyncpg.Connection[asyncpg.Record]
 ) -> None:
     database = database_of(service)
+    # The service's own first look is over; the next one is an hour away.
+    await service.tick("log.days")
     today = datetime.now(UTC).date()
     ahead = [today + timedelta(days=days) for days in range(AHEAD + 1)]
     assert await partitions(rows) == named(*ahead)

@@ -1,9 +1,9 @@
 """Group commit for callers with one item each: while batches are in flight, the next one fills.
 
 An idle batcher sends an item at once; under load a batch is what arrived while the ones before it
-ran, and begins before their callers go on. The batch function sees items sorted by conflict key
-and never two with an equal key, so that one multi-row statement can neither deadlock with its like
-nor meet its own rows.
+ran, and begins before their callers go on. The batch function sees items sorted by conflict key,
+never two with an equal one: one multi-row statement neither deadlocks with its like nor meets its
+own rows.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ import contextvars
 import math
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Sequence
+from operator import attrgetter
 from typing import Any, Generic, TypeVar
 
 from reveille_runtime import logs
@@ -113,8 +114,7 @@ class Batcher(Generic[I, R]):
         Raises:
             ResourceExhausted: `max_queue` items wait already; nothing was done. Unavailable: the
             batcher is closed; nothing was done. TimeoutError: `timeout` seconds passed. An item
-            still queued was dropped and never runs; one
-                whose batch had started may have been written.
+            still queued never runs; one whose batch had started may have been written.
         """
         loop = asyncio.get_running_loop()
         patience = loop.time() + (self._retry_for if timeout is None else timeout)
@@ -231,7 +231,7 @@ class Batcher(Generic[I, R]):
                 return
             self._began = now
             batch = self._cut()
-            # An empty context of its own: batches do not see each other's spans either.
+            # Each in an empty context of its own: batches do not see each other's spans either.
             own = contextvars.Context()
             task = loop.create_task(self._serve(batch), name=f"batch {self.name}", context=own)
             self._batches.add(task)
@@ -268,7 +268,7 @@ class Batcher(Generic[I, R]):
             weight += entry.size
             batch.append(entry)
         if self._key is not None:
-            batch.sort(key=_sort_key)
+            batch.sort(key=attrgetter("key"))
         return batch
 
     def _served(self, task: asyncio.Task[None]) -> None:
@@ -348,7 +348,3 @@ class Batcher(Generic[I, R]):
         )
         await asyncio.sleep(delay)
         return True
-
-
-def _sort_key(entry: Entry[I, R]) -> Any:
-    return entry.key
