@@ -28,6 +28,7 @@ def member_of(gateway: Gateway, workspace_id: UUID) -> str:
 
 async def listed(gateway: Gateway, hook: Hook, **fields: Any) -> pb.ListDeliveriesResponse:
     request = pb.ListDeliveriesRequest(workspace_id=str(hook.workspace_id), **fields)
+    await gateway.settled()
     answer: pb.ListDeliveriesResponse = await gateway.deliveries().ListDeliveries(request)
     return answer
 
@@ -35,6 +36,7 @@ async def listed(gateway: Gateway, hook: Hook, **fields: Any) -> pb.ListDeliveri
 async def explained(
     gateway: Gateway, wanted: object, token: str | None = None
 ) -> list[explain_pb.Finding]:
+    await gateway.settled()
     stub = gateway.explains(token)
     answer = await stub.Explain(explain_pb.ExplainRequest(id=str(wanted)))
     return list(answer.findings)
@@ -63,6 +65,7 @@ async def test_a_delivery_tells_what_it_is(gateway: Gateway) -> None:
     answer = await gateway.post(hook, BODY, delivery="d-1")
     request = pb.GetDeliveryRequest(delivery_id=answer.json["delivery_id"])
 
+    await gateway.settled()
     shown = (await gateway.deliveries().GetDelivery(request)).delivery
 
     assert shown.endpoint_id == str(hook.id)
