@@ -22,16 +22,22 @@ Rows: TypeAlias = "asyncpg.Connection[asyncpg.Record]"
 # agent, which has one slot only, says so.
 _AGENT = """
 folder=$1 holder=$1/holder-$2 kind=$3 seconds=$4
+look() {
+    [ -r "/proc/$1/stat" ] && IFS= read -r stat <"/proc/$1/stat" && set -- ${stat##*) } &&
+        state=$1 since=${20}
+}
 echo start >>"$folder/runs/$REVEILLE_RUN_ID"
-if [ -s "$holder" ] && read -r pid run <"$holder" && [ -r "/proc/$pid/stat" ]; then
+# Pids are used again, by threads as well: a holder is known by when it began, too.
+if [ -s "$holder" ] && read -r pid run began <"$holder" && look "$pid" && [ "$since" = "$began" ]
+then
     # One that has ended may wait for somebody to take note of it.
-    IFS= read -r stat <"/proc/$pid/stat"
-    case ${stat##*) } in
-        Z* | X*) ;;
+    case $state in
+        Z | X) ;;
         *) echo "$REVEILLE_RUN_ID met $run" >>"$folder/violations" ;;
     esac
 fi
-echo "$$ $REVEILLE_RUN_ID" >"$holder"
+look $$
+echo "$$ $REVEILLE_RUN_ID $since" >"$holder"
 echo "$REVEILLE_RUN_ID"
 case $kind in
     work) sleep "$seconds" ;;
