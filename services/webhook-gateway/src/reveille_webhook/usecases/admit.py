@@ -41,9 +41,9 @@ class _Ask:
 class Admit:
     """Asks; a delivery that several ask for at once is asked for once.
 
-    For requests the judgement is written here, so that a resend and the worker find it, behind the
-    answer: what it says is on record with autopilot. Failing to write it changes
-    nothing: whoever asks again hears the same.
+    For requests the judgement is written here, behind the answer, so that a resend and the worker
+    find it: what it says is on record with autopilot. Failing to write it changes nothing: whoever
+    asks again hears the same.
     """
 
     def __init__(
