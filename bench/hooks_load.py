@@ -20,6 +20,8 @@ from typing import Any
 
 import uvloop
 
+from reveille_runtime.streams import whole
+
 _LENGTH = re.compile(rb"\r\ncontent-length: *(\d+)", re.IGNORECASE)
 _read = json.JSONDecoder().decode
 _HEAD = (
@@ -196,4 +198,5 @@ async def main(plan: dict[str, Any]) -> dict[str, Any]:
 
 
 if __name__ == "__main__":
-    print(json.dumps(uvloop.run(main(json.loads(sys.argv[1])))))
+    found = json.dumps(uvloop.run(main(json.loads(sys.argv[1]))))
+    print(found, file=whole(sys.stdout))

@@ -13,6 +13,7 @@ from typer.core import TyperGroup
 from reveille_cli.exits import ExitCode
 from reveille_cli.failures import Failure, report
 from reveille_cli.options import OutputFormat
+from reveille_runtime.streams import whole
 
 COMMANDS: dict[str, str] = {
     "up": "reveille_cli.commands.stack:up",
@@ -169,6 +170,7 @@ def _root() -> None:
 
 def main() -> None:
     """Run the command line."""
+    sys.stdout, sys.stderr = whole(sys.stdout), whole(sys.stderr)
     app(prog_name="reveille")
 
 

@@ -14,6 +14,8 @@ from typing import Any, TextIO
 import structlog
 from opentelemetry import trace
 
+from reveille_runtime.streams import whole
+
 Event = MutableMapping[str, Any]
 
 _HIDDEN = "[hidden]"
@@ -38,7 +40,7 @@ def tells(name: str, level: int) -> bool:
 
 def configure(service: str, level: str = "INFO", stream: TextIO | None = None) -> None:
     """Send this process's logs, those of libraries included, to a stream (stderr by default)."""
-    output = sys.stderr if stream is None else stream
+    output = whole(sys.stderr) if stream is None else stream
 
     def add_service(_logger: object, _method: str, event: Event) -> Event:
         event["service"] = service
