@@ -79,4 +79,4 @@ async def test_nothing_is_lost_when_a_write_is_cut_short(
 def test_a_stream_that_is_buffered_or_none_at_all_stays_as_it_is() -> None:
     with Path(os.devnull).open("w", encoding="utf-8") as buffered:
         assert streams.whole(buffered) is buffered
-    assert streams.whole(None) is None  # type: ignore[arg-type] # as without the descriptor
+    assert streams.whole(None) is None  # type: ignore[arg-type]  # as without the descriptor

@@ -9,13 +9,16 @@ and nobody was told.
 from __future__ import annotations
 
 import io
-from typing import TextIO
+from typing import TYPE_CHECKING, TextIO
+
+if TYPE_CHECKING:
+    from _typeshed import ReadableBuffer
 
 
 class _Whole(io.BufferedWriter):
     """Writes at once, as an unbuffered stream does, and until everything is written."""
 
-    def write(self, data: bytes | bytearray | memoryview, /) -> int:  # type: ignore[override]
+    def write(self, data: ReadableBuffer, /) -> int:
         written = super().write(data)
         self.flush()
         return written
