@@ -38,6 +38,18 @@ def test_old_hits_slide_out() -> None:
     assert [counters.take("a", 90.0) for _ in range(6)] == [0, 0, 0, 0, 0, 1.0]
 
 
+def test_a_hit_that_is_counted_late_forgets_nothing() -> None:
+    counters = SlidingCounters(30, window=60.0)
+    for _ in range(29):
+        counters.add("a", 61.0)
+
+    # A slow request of the window before: its credential is found wrong only now.
+    counters.add("a", 59.0)
+
+    assert counters.check("a", 61.0) > 0
+    assert counters.check("a", 59.0) > 0
+
+
 def test_zero_allows_everything_and_keeps_nothing() -> None:
     counters = SlidingCounters(0)
 

@@ -13,7 +13,8 @@ from collections import OrderedDict
 class SlidingCounters:
     """Allows `limit` hits a key in each `window` seconds; 0 allows everything.
 
-    `now` is any clock that never goes back, in seconds.
+    `now` is a moment of any clock that never goes back, in seconds. A hit may be counted late, by
+    the moment its request began: it counts in the newest window that its key was hit in.
     """
 
     def __init__(self, limit: int, window: float = 60.0, most_keys: int = 50_000) -> None:
@@ -37,7 +38,7 @@ class SlidingCounters:
         """Give 0 when a hit is allowed now, else the seconds until one is."""
         if self.limit <= 0:
             return 0
-        current, before, passed = self._counted(key, now)
+        _, current, before, passed = self._counted(key, now)
         if current + before * (1 - passed) < self.limit:
             return 0
         return max(1.0, math.ceil(self._wait(current, before, passed)))
@@ -46,20 +47,22 @@ class SlidingCounters:
         """Count a hit, allowed or not."""
         if self.limit <= 0:
             return
-        current, before, _ = self._counted(key, now)
-        self._counts[key] = (int(now // self._window), current + 1, before)
+        at, current, before, _ = self._counted(key, now)
+        self._counts[key] = (at, current + 1, before)
         self._counts.move_to_end(key)
         if len(self._counts) > self._most_keys:
             self._counts.popitem(last=False)
 
-    def _counted(self, key: str, now: float) -> tuple[int, int, float]:
-        """Give the hits of this window and of the one before, and how much of this one passed."""
+    def _counted(self, key: str, now: float) -> tuple[int, int, int, float]:
+        """Give the window, its hits, those of the one before, and how much of it has passed."""
         at = int(now // self._window)
         passed = now / self._window - at
         window, current, before = self._counts.get(key, (at, 0, 0))
+        if window > at:
+            return window, current, before, 0.0
         if window == at:
-            return current, before, passed
-        return 0, current if window == at - 1 else 0, passed
+            return at, current, before, passed
+        return at, 0, current if window == at - 1 else 0, passed
 
     def _wait(self, current: int, before: int, passed: float) -> float:
         if current < self.limit:
