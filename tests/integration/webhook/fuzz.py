@@ -101,6 +101,7 @@ QUERIES = (
     "?crc_token=x",
     "?%ff",
 )
+HOSTS = ("x", "[", "[x]", "x:y", "]:80", "\xff", "x:99999999")
 FORGED_SAFE = {"accepted", "queued", "held", "skipped"}
 
 
@@ -124,7 +125,7 @@ def request(dice: random.Random, hook: Hook) -> tuple[bytes, bool]:
         pack = {"gzip": gzip.compress, "deflate": zlib.compress, "br": brotli.compress}[coding]
         body = pack(body + b" " * dice.choice((0, 300_000)))
     true = dice.random() < 0.3
-    lines = [f"Content-Length: {len(body)}", "Host: x"]
+    lines = [f"Content-Length: {len(body)}", f"Host: {dice.choice(HOSTS)}"]
     if content_type := dice.choice(CONTENT_TYPES):
         lines.append(f"Content-Type: {content_type}")
     if coding:

@@ -84,6 +84,19 @@ async def test_hooks_take_post_alone(gateway: Gateway) -> None:
     assert all(b"allow: POST\r\n" in head for head in heads)
 
 
+@pytest.mark.parametrize("host", ["[", "[x]", "]:80", "\xff"])
+async def test_a_host_that_is_none_is_not_read(
+    gateway: Gateway, peer: FakeAutopilot, host: str
+) -> None:
+    hook = await gateway.hook("slack", secret=None)
+    rest = f"/hooks/{hook.token}?a=b HTTP/1.1\r\nHost: {host}\r\nContent-Length: "
+
+    asked = await gateway.raw(f"GET {rest}0\r\n\r\n".encode("latin-1"))
+    posted = await gateway.raw(f"POST {rest}2\r\n\r\n{{}}".encode("latin-1"))
+
+    assert (asked.status, posted.status) == (405, 200)
+
+
 async def test_a_declared_body_over_the_cap_is_refused_before_it_is_read(
     gateway: Gateway, peer: FakeAutopilot
 ) -> None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from urllib.parse import parse_qsl, urlsplit
+from urllib.parse import parse_qsl
 
 from reveille_runtime.ids import new_id
 from reveille_webhook.domain import facts, parsing
@@ -213,8 +213,8 @@ def _asked(provider: Provider, request: Request, secrets: tuple[bytes, ...]) -> 
         if reads and request.method == "POST"
         else {}
     )
-    sent = urlsplit(request.url).query if "?" in request.url else ""
-    query = dict(parse_qsl(sent, keep_blank_values=True))
+    # Not read as an address: its host is whatever the sender says.
+    query = dict(parse_qsl(request.url.partition("?")[2], keep_blank_values=True))
     return Asked(request, document, query, secrets)
 
 
