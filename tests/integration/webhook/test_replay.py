@@ -139,6 +139,25 @@ async def test_watching_tells_what_comes_in_and_what_becomes_of_it(
         await asyncio.gather(listening, return_exceptions=True)
 
 
+async def test_watching_keeps_up_with_more_than_one_look_can_take(
+    gateway: Gateway, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("reveille_webhook.usecases.watch._MOST", 3)
+    hook = await gateway.hook()
+    watching = gateway.deliveries().WatchDeliveries(
+        pb.WatchDeliveriesRequest(workspace_id=str(hook.workspace_id))
+    )
+    await watching.initial_metadata()
+    sent = [f"d-{number}" for number in range(20)]
+    for each in sent:
+        await gateway.post(hook, BODY, delivery=each)
+
+    told = [(await asyncio.wait_for(watching.read(), 20)).delivery.dedupe_id for _ in sent]
+
+    assert told == sent
+    watching.cancel()
+
+
 async def test_watching_is_for_the_members_of_a_workspace(gateway: Gateway) -> None:
     stranger = gateway.deliveries(gateway.stage.keys.user("eve", {}))
     watching = stranger.WatchDeliveries(pb.WatchDeliveriesRequest(workspace_id=str(uuid4())))

@@ -205,13 +205,18 @@ async def came_in(
     tx: Tx,
     workspace_id: UUID,
     endpoint_id: UUID | None,
-    since: datetime,
-    others: Sequence[UUID],
+    received_at: datetime,
+    delivery_id: UUID,
     limit: int,
 ) -> list[Delivery]:
-    """Read what came in since a moment, and some others as they now stand."""
-    rows = await tx.fetch(Q["came_in"], workspace_id, endpoint_id, since, list(others), limit)
+    """Read what came in after a position, oldest first."""
+    rows = await tx.fetch(Q["came_in"], workspace_id, endpoint_id, received_at, delivery_id, limit)
     return [delivery_of(row) for row in rows]
+
+
+async def as_they_stand(tx: Tx, wanted: Sequence[UUID]) -> list[Delivery]:
+    """Read deliveries as they now are; those that are gone are left out."""
+    return [delivery_of(row) for row in await tx.fetch(Q["as_they_stand"], list(wanted))]
 
 
 async def prune(tx: Tx, kept_for: timedelta, limit: int) -> int:

@@ -178,20 +178,30 @@ WHERE id = ANY (ARRAY(
     ORDER BY id FOR UPDATE));
 
 -- name: came_in
--- What came in since a moment, oldest first, and some others as they now stand.
--- $1 workspace id, $2 endpoint id (or null), $3 since, $4 ids of others, $5 limit
+-- What came in after a position, oldest first.
+-- $1 workspace id, $2 endpoint id (or null), $3 received_at and $4 id of the position, $5 limit
 SELECT id, endpoint_id, workspace_id, provider, event, action, dedupe_key, signature_state, state,
        reason, message, admission, run_id, content_type, headers, body_bytes, body_sha256,
        response_status, attempt_count, dispatch_attempts, available_at, lease_expires_at,
        received_at, last_received_at, finished_at, trace_carrier, sender, sender_retries,
        content_copy_of, lane_key, replayed_from, signature_notes
 FROM deliveries
-WHERE id = ANY (ARRAY(
-    (SELECT id FROM deliveries
-     WHERE workspace_id = $1 AND ($2::uuid IS NULL OR endpoint_id = $2) AND received_at >= $3
-     ORDER BY received_at, id LIMIT $5)
-    UNION
-    SELECT unnest($4::uuid[])))
+WHERE workspace_id = $1
+  AND ($2::uuid IS NULL OR endpoint_id = $2)
+  AND (received_at, id) > ($3, $4)
+ORDER BY received_at, id
+LIMIT $5;
+
+-- name: as_they_stand
+-- Deliveries as they now are, the oldest first.
+-- $1 ids
+SELECT id, endpoint_id, workspace_id, provider, event, action, dedupe_key, signature_state, state,
+       reason, message, admission, run_id, content_type, headers, body_bytes, body_sha256,
+       response_status, attempt_count, dispatch_attempts, available_at, lease_expires_at,
+       received_at, last_received_at, finished_at, trace_carrier, sender, sender_retries,
+       content_copy_of, lane_key, replayed_from, signature_notes
+FROM deliveries
+WHERE id = ANY ($1)
 ORDER BY received_at, id;
 
 -- name: prune

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
+from dataclasses import dataclass
 from datetime import datetime, timedelta
 from uuid import UUID
 
@@ -18,6 +19,15 @@ from reveille_webhook.store import deliveries
 # A row may become visible this long after the time it says it came in.
 _OVERLAP = timedelta(seconds=5)
 _MOST = 500
+_BEFORE_ALL = UUID(int=0)
+
+
+@dataclass(frozen=True, slots=True)
+class _Told:
+    """What was last told of a delivery, and when that came in."""
+
+    state: DeliveryState
+    received_at: datetime
 
 
 class Watch:
@@ -45,25 +55,45 @@ class Watch:
         Raises:
             Unavailable: the service is stopping.
         """
-        seen: dict[UUID, DeliveryState] = {}
+        told: dict[UUID, _Told] = {}
         while not self._draining.is_set():
-            still = [each for each, state in seen.items() if state not in DELIVERY_TERMINAL]
-            async with self._database.session() as tx:
-                rows = await deliveries.came_in(
-                    tx, workspace_id, endpoint_id, since, still[-_MOST:], _MOST
-                )
-            for row in rows:
-                if seen.get(row.id) is not row.state:
-                    seen[row.id] = row.state
+            earlier = [each for each, its in told.items() if its.received_at < since][-_MOST:]
+            newest, found = since, {}
+            async for row in self._look(workspace_id, endpoint_id, since, earlier):
+                newest = max(newest, row.received_at)
+                found[row.id] = _Told(row.state, row.received_at)
+                if row.id not in told or told[row.id].state is not row.state:
                     yield row
-            if rows:
-                since = max(since, rows[-1].received_at - _OVERLAP)
-                # What came in before is followed to its end, and then forgotten.
-                seen = {
-                    row.id: seen[row.id]
-                    for row in rows
-                    if row.received_at >= since or row.state not in DELIVERY_TERMINAL
-                }
+            since = max(since, newest - _OVERLAP)
+            # What came in before is followed to its end, and then forgotten.
+            told = {
+                each: its
+                for each, its in found.items()
+                if its.received_at >= since or its.state not in DELIVERY_TERMINAL
+            }
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(self._draining.wait(), self._interval)
         raise draining_error()
+
+    async def _look(
+        self,
+        workspace_id: UUID,
+        endpoint_id: UUID | None,
+        since: datetime,
+        earlier: Sequence[UUID],
+    ) -> AsyncIterator[Delivery]:
+        """Give what came in before as it now stands, then page by page what came in since."""
+        if earlier:
+            async with self._database.session() as tx:
+                rows = await deliveries.as_they_stand(tx, earlier)
+            for row in rows:
+                yield row
+        position = since, _BEFORE_ALL
+        while not self._draining.is_set():
+            async with self._database.session() as tx:
+                page = await deliveries.came_in(tx, workspace_id, endpoint_id, *position, _MOST)
+            for row in page:
+                yield row
+            if len(page) < _MOST:
+                return
+            position = page[-1].received_at, page[-1].id
