@@ -250,6 +250,7 @@ async def test_an_older_revision_changes_nothing_also_after_a_deletion(replica: 
         (b'{"a":1}', {"a": 1}),
         (b"", {}),
         (b"[1]", {"truncated": True, "bytes": 3, "excerpt": "[1]"}),
+        (b'{"a":1e999}', {"truncated": True, "bytes": 11, "excerpt": '{"a":1e999}'}),
         (
             json.dumps({"x": "é" * 20_000}).encode(),
             {"truncated": True, "bytes": 120_009},

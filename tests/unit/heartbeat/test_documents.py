@@ -18,6 +18,8 @@ from reveille_heartbeat.domain.values import Payload, ProcessIdentity
         (b"", {}),
         (b'{"a": [1, "\\ud800"]}', {"body": {"a": [1, "\ud800"]}}),
         (b"plain", {"body_text": "plain"}),
+        (b"[1e999]", {"body_text": "[1e999]"}),
+        (b"NaN", {"body_text": "NaN"}),
         (b"\xff\x00", {"body_base64": "/wA="}),
     ],
 )

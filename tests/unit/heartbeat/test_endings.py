@@ -133,6 +133,8 @@ def test_an_answer_keeps_its_known_fields() -> None:
         b'{"issue_status": 1}',
         b'{"issue_status": "x"}',
         b'{"result": Infinity}',
+        b'{"result": 1e999}',
+        b'{"usage": [{"cost": -1e400}]}',
         b"[" * 100_000,
         b" " * (MAX_BYTES + 1),
     ],
@@ -142,7 +144,10 @@ def test_an_answer_that_is_not_one_is_refused_in_words(content: bytes) -> None:
         read_answer(content)
 
 
-@given(st.recursive(st.text(), lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner)))
+LEAVES = st.text() | st.integers() | st.floats(allow_nan=False, allow_infinity=False)
+
+
+@given(st.recursive(LEAVES, lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner)))
 def test_whatever_json_holds_can_be_stored(value: object) -> None:
     answer = read_answer(json.dumps({"result": value}).encode())
 
@@ -156,3 +161,4 @@ def test_a_large_answer_is_told_by_its_summary() -> None:
     assert for_event(b'{"a":1}', "s") == {"a": 1}
     large = b'{"a":"' + b"x" * MAX_EVENT_BYTES + b'"}'
     assert for_event(large, "s") == {"summary": "s", "truncated": True}
+    assert for_event(b'{"a":Infinity}', "s") == {"summary": "s", "truncated": True}

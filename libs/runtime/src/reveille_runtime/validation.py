@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
 from enum import StrEnum
@@ -12,6 +11,7 @@ from uuid import UUID
 from google.protobuf.duration_pb2 import Duration
 from google.protobuf.timestamp_pb2 import Timestamp
 
+from reveille_runtime import plain_json
 from reveille_runtime.errors import FieldViolation, InvalidArgument
 from reveille_runtime.ids import parse_id
 
@@ -127,15 +127,15 @@ class Violations:
             self.add(field, f"is larger than {maximum} bytes", "TOO_LONG")
             return {}
         try:
-            parsed = json.loads(text or "{}")
+            parsed = plain_json.loads(text or "{}")
         except (ValueError, RecursionError):
             self.add(field, "is not JSON", "INVALID_JSON")
             return {}
         if not isinstance(parsed, dict):
             self.add(field, "is not a JSON object", "INVALID_JSON")
             return {}
-        if "\\u0000" in text:
-            self.add(field, "contains a NUL character", "INVALID_TEXT")
+        if not plain_json.storable(parsed):
+            self.add(field, "contains a NUL character or half of a surrogate pair", "INVALID_TEXT")
             return {}
         return parsed
 

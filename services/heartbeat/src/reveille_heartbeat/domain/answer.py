@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Any, Never
+from typing import Any
 
 from reveille_heartbeat.domain.states import IssueState
 from reveille_heartbeat.domain.usage import BadUsage, Usage, read_usage
 from reveille_heartbeat.domain.values import FailureClass
+from reveille_runtime import plain_json
 
 MAX_BYTES = 1 << 20
 MAX_SUMMARY = 4_000
@@ -65,7 +67,7 @@ def read_answer(content: bytes) -> Answer:
     if len(content) > MAX_BYTES:
         raise BadAnswer(f"the result file is larger than {MAX_BYTES} bytes")
     try:
-        parsed = json.loads(content.decode("utf-8"), parse_constant=_refuse_constant)
+        parsed = plain_json.loads(content.decode("utf-8"))
         document = _storable(parsed)
     except UnicodeDecodeError:
         raise BadAnswer("the result file is not UTF-8") from None
@@ -99,13 +101,17 @@ def answer_of(document: dict[str, Any]) -> Answer:
 
 
 def for_event(document: bytes | None, summary: str) -> dict[str, Any] | None:
-    """Give what a feed event carries: the whole document, or its summary when it is large."""
+    """Give what a feed event carries: the whole document, or its summary when that cannot be.
+
+    It is too large, or was kept by a version that took numbers which no event can hold.
+    """
     if document is None:
         return None
-    if len(document) > MAX_EVENT_BYTES:
-        return {"summary": summary, "truncated": True}
-    loaded: dict[str, Any] = json.loads(document)
-    return loaded
+    if len(document) <= MAX_EVENT_BYTES:
+        with contextlib.suppress(ValueError):
+            loaded: dict[str, Any] = plain_json.loads(document)
+            return loaded
+    return {"summary": summary, "truncated": True}
 
 
 def _issue_status(value: object) -> IssueState | None:
@@ -158,10 +164,6 @@ def _usage(value: object) -> tuple[Usage, ...]:
 
 def _dumped(document: dict[str, Any]) -> bytes:
     return json.dumps(document, ensure_ascii=False, separators=(",", ":")).encode()
-
-
-def _refuse_constant(name: str) -> Never:
-    raise ValueError(f"{name} is not JSON")
 
 
 def _storable(value: Any) -> Any:

@@ -10,6 +10,7 @@ from typing import Any
 
 from reveille_heartbeat.domain.discussion import Comment
 from reveille_heartbeat.domain.values import Agent, Issue, Payload, Run, Wakeup
+from reveille_runtime import plain_json
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,6 +113,6 @@ def _payload(payload: Payload, body: bytes) -> dict[str, Any]:
     except UnicodeDecodeError:
         return {**shown, "body_base64": base64.b64encode(body).decode("ascii")}
     try:
-        return {**shown, "body": json.loads(text)}
+        return {**shown, "body": plain_json.loads(text)}
     except (ValueError, RecursionError):
         return {**shown, "body_text": text}

@@ -7,7 +7,6 @@ own lease and its own end. A plan whose lease is lost is forgotten: whoever took
 from __future__ import annotations
 
 import asyncio
-import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
@@ -17,7 +16,7 @@ from opentelemetry import trace
 from opentelemetry.trace import Status, StatusCode
 
 from reveille.scheduler.v1 import job_handler_service_pb2 as pb
-from reveille_runtime import logs
+from reveille_runtime import logs, plain_json
 from reveille_runtime.batcher import Batcher
 from reveille_runtime.carrier import inject
 from reveille_runtime.crash import crash_point
@@ -238,10 +237,10 @@ def _result(raw: bytes) -> Mapping[str, Any]:
         return {}
     if len(raw) <= MOST_RESULT_BYTES:
         try:
-            parsed = json.loads(raw)
+            parsed = plain_json.loads(raw)
         except (ValueError, RecursionError):
             parsed = None
-        if isinstance(parsed, dict) and b"\\u0000" not in raw:
+        if isinstance(parsed, dict) and plain_json.storable(parsed):
             return parsed
     excerpt = raw[: MOST_RESULT_BYTES // 2].decode("utf-8", "replace").replace("\x00", "\ufffd")
     return {"truncated": True, "bytes": len(raw), "excerpt": excerpt}
