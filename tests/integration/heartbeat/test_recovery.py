@@ -354,6 +354,33 @@ async def test_a_handed_over_run_is_adopted_at_once_in_its_place_and_elsewhere_o
     assert await world.log(run.run_id) == "waiting\nwoken by autopilot_run\n"
 
 
+async def test_an_agent_that_may_be_silent_for_ever_still_may_after_a_take_over(
+    stage: Stage, tmp_path: Path, rows: asyncpg.Connection[asyncpg.Record]
+) -> None:
+    first = await stage.start(recovery_interval=3600)
+    world = World(first.client, tmp_path)
+    await world.put()
+    code = marker(tmp_path) + WAITING.format(go=str(tmp_path / "go")) + ANSWER
+    agent = await world.script(code, run_timeout={"seconds": 0}, idle_timeout={"seconds": 0})
+    result = await world.wake(agent, "manual:1")
+    run = await at_work(world, result.wakeup_id, tmp_path)
+    await first.stop()
+
+    second = await stage.start(recovery_interval=3600, sweep_interval=3600)
+    world = World(second.client, tmp_path)
+    await eventually(
+        lambda: world.run(run.run_id), "it is adopted", until=lambda now: now.executor_id != ""
+    )
+    assert await rows.fetchval("SELECT idle_deadline_at FROM runs") is None
+    # What a version before wrote harms it neither.
+    await rows.execute("UPDATE runs SET idle_deadline_at = clock() - interval '1 h'")
+    for _ in range(3):
+        await second.tick("sweep")
+    assert (await world.run(run.run_id)).state == run_pb2.RUN_STATE_RUNNING
+    (tmp_path / "go").touch()
+    assert (await world.settled(result.wakeup_id)).state == wakeup_pb2.WAKEUP_STATE_COMPLETED
+
+
 @pytest.mark.parametrize("silent", [False, True])
 async def test_silence_is_judged_by_the_files_and_not_by_our_absence(
     silent: bool,

@@ -27,7 +27,10 @@ LIMIT $2;
 -- $2 old token, $3 new token, $4 executor, $5 lease (interval), $6 whether the lease must have expired
 UPDATE runs
 SET lease_token = $3, lease_expires_at = clock() + $5::interval, executor_id = $4,
-    idle_deadline_at = greatest(idle_deadline_at, clock() + $5::interval), event_seq = event_seq + 1
+    -- Not for an agent that may be silent for ever: GREATEST would give it a limit.
+    idle_deadline_at = CASE WHEN idle_deadline_at IS NOT NULL
+        THEN greatest(idle_deadline_at, clock() + $5::interval) END,
+    event_seq = event_seq + 1
 WHERE run_id = $1 AND lease_token = $2
     AND (NOT $6::boolean OR lease_expires_at < (SELECT clock()))
 RETURNING run_id, workspace_id, agent_id, wakeup_id, issue_id, state, attempt, retry_of_run_id, retry_reason,
@@ -68,7 +71,7 @@ FROM runs r
 JOIN agents a ON a.agent_id = r.agent_id
 WHERE r.run_id = $1 AND r.finished_at IS NULL AND r.occupied
     AND CASE WHEN $2 THEN r.idle_deadline_at ELSE r.deadline_at END < (SELECT clock())
-    AND (NOT $2 OR r.lease_expires_at > (SELECT clock()));
+    AND (NOT $2 OR (a.idle_timeout > '0' AND r.lease_expires_at > (SELECT clock())));
 
 -- name: stale_locks
 -- A page of the issues none of whose runs is live: neither the one that holds it nor the one that

@@ -40,7 +40,7 @@ held AS MATERIALIZED (
 )
 UPDATE runs r
 SET last_output_at = greatest(r.last_output_at, g.heard_at),
-    idle_deadline_at = CASE WHEN r.idle_deadline_at IS NOT NULL
+    idle_deadline_at = CASE WHEN r.idle_deadline_at IS NOT NULL AND a.idle_timeout > '0'
         THEN g.heard_at + a.idle_timeout END
 FROM given g, agents a
 WHERE r.run_id = g.run_id AND r.run_id IN (SELECT run_id FROM held) AND a.agent_id = r.agent_id;
