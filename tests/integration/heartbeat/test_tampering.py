@@ -50,6 +50,28 @@ async def test_a_result_that_is_no_file_fails_the_run_and_says_so(world: World, 
     assert run.attempt == 1
 
 
+async def test_a_number_that_cannot_be_written_again_fails_the_run_and_says_so(
+    world: World,
+) -> None:
+    run = await outcome(world, FILES + "result.write_text('{\"result\": 1e999}')")
+
+    assert run.state == run_pb2.RUN_STATE_FAILED
+    assert run.reason == reason_pb2.REASON_ADAPTER_FAILED
+    assert run.message == "the result file is not JSON: the number 1e999 is out of range"
+    assert (run.attempt, run.occupied) == (1, False)
+
+
+async def test_a_status_that_no_process_has_is_none(world: World) -> None:
+    forge = "(spool / 'exit').write_text('9999999999\\n')\n"
+    run = await outcome(
+        world, FILES + forge + "import signal\nos.killpg(os.getpgrp(), signal.SIGKILL)\n"
+    )
+
+    assert run.state == run_pb2.RUN_STATE_FAILED
+    assert run.reason == reason_pb2.REASON_ADAPTER_FAILED
+    assert (run.attempt, run.occupied, run.HasField("exit_code")) == (1, False, False)
+
+
 async def members(run_id: str) -> list[ProcessIdentity]:
     trees = ProcessTrees()
     try:

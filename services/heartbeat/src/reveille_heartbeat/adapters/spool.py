@@ -21,6 +21,7 @@ from reveille_heartbeat.domain.values import LogStream
 _SPOOL_ID = "spool-id"
 # A status has three digits and a line end; what is longer was not written by the wrapper.
 _STATUS_BYTES = 16
+_LARGEST_STATUS = 255
 # What we, and the wrapper, put there.
 _KNOWN = frozenset(
     {
@@ -99,10 +100,13 @@ class Spool:
         return read_end(self._at(stream.value), f"the file of {stream.value}", size)
 
     def exit_code(self) -> int | None:
-        """Give the status that the wrapper left; None when it left none."""
+        """Give the status that the wrapper left; None when it left none, or an agent forged it."""
         text = read_from(self._at("exit"), "the file of the exit status", 0, _STATUS_BYTES) or b""
         # Without its line end the write was cut short.
-        return int(text) if text.endswith(b"\n") and text.strip().isdigit() else None
+        if not (text.endswith(b"\n") and text.strip().isdigit()):
+            return None
+        code = int(text)
+        return code if code <= _LARGEST_STATUS else None
 
     @property
     def has_ending(self) -> bool:
