@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 from typer.testing import CliRunner
 
 from reveille_cli.main import app
@@ -15,6 +16,29 @@ from reveille_cli.main import app
 from .harness import World
 
 EXAMPLE = Path(__file__).resolve().parents[2] / "examples" / "workspace.yaml"
+HOOKS = """\
+workspace: {name: Hooks, issuePrefix: HKS}
+agents: [{name: reader, adapter: echo, config: {summary: Seen.}}]
+autopilots:
+  - title: Builds
+    agent: reader
+    mode: run_only
+    prompt: Look.
+    triggers:
+      - label: from the builder
+        provider: generic_hmac
+        maxBodyBytes: 1000
+        options:
+          generic: {header: X-Acme-Signature, algorithm: sha512, encoding: base64, prefix: v1=,
+            separator: ",", event: built}
+          content_policy: refuse
+          rate_per_minute: 10
+          hourly_budget: 20
+          lane_path: pull_request.number
+          excluded_senders: [our-bot, another]
+          own_markers: ["<!-- ours -->"]
+      - {label: from github, provider: github}
+"""
 
 
 async def reveille(world: World, *words: str, code: int = 0) -> str:
@@ -84,3 +108,68 @@ async def test_a_wrong_file_is_refused_whole(world: World, tmp_path: Path, outpu
     await reveille(world, "apply", "-f", str(wrong), "-o", output, code=2)
     listed = json.loads(await reveille(world, "workspaces", "list", "-o", "json"))
     assert "Nobody" not in {each["name"] for each in listed["workspaces"]}
+
+
+async def exported(world: World, workspace: str) -> Any:
+    return json.loads(await reveille(world, "export", "-w", workspace, "-o", "json"))
+
+
+async def test_the_options_of_hooks_outlive_an_export(world: World, tmp_path: Path) -> None:
+    file = tmp_path / "hooks.yaml"
+    file.write_text(HOOKS, encoding="utf-8")
+    await applied(world, file)
+    assert (await applied(world, file))["changes"] == []
+    there = await exported(world, "Hooks")
+    github, builder = there["autopilots"][0]["triggers"]
+    wanted = yaml.safe_load(HOOKS)["autopilots"][0]["triggers"][0]
+    assert (builder, "options" in github) == (wanted, False)
+    # What is exported is what there is, and makes the same under another name.
+    text = await reveille(world, "export", "-w", "Hooks")
+    file.write_text(text, encoding="utf-8")
+    assert (await applied(world, file))["changes"] == []
+    file.write_text(text.replace("Hooks", "Restored").replace("HKS", "RST"), encoding="utf-8")
+    await applied(world, file)
+    assert (await exported(world, "Restored"))["autopilots"] == there["autopilots"]
+
+
+async def test_the_options_of_a_hook_are_changed_as_a_whole_and_cleared(
+    world: World, tmp_path: Path
+) -> None:
+    file = tmp_path / "hooks.yaml"
+
+    async def with_options(options: str, code: int = 0) -> Any:
+        text = f"""\
+workspace: {{name: Changing, issuePrefix: CHG}}
+agents: [{{name: reader, adapter: echo, config: {{summary: Seen.}}}}]
+autopilots:
+  - title: Issues
+    agent: reader
+    mode: run_only
+    prompt: Look.
+    triggers:
+      - {{label: from github, provider: github{options}}}
+"""
+        file.write_text(text, encoding="utf-8")
+        return await applied(world, file, code=code)
+
+    async def hook() -> Any:
+        return (await exported(world, "Changing"))["autopilots"][0]["triggers"][0]
+
+    await with_options(", options: {rate_per_minute: 10, excluded_senders: [our-bot]}")
+    (change,) = (await with_options(", options: {rate_per_minute: 20}"))["changes"]
+    assert change["differences"] == {
+        "webhook.options.rate_per_minute": {"before": 10, "after": 20},
+        "webhook.options.excluded_senders": {"before": ["our-bot"], "after": None},
+    }
+    assert (await hook())["options"] == {"rate_per_minute": 20}
+    # What the file does not name stays.
+    assert (await with_options(""))["changes"] == []
+    assert (await hook())["options"] == {"rate_per_minute": 20}
+    # What the gateway refuses names the line, and changes nothing.
+    refused = await with_options(", options: {generic: {header: X-A}}", code=2)
+    assert refused["error"]["reason"] == "invalid_field"
+    assert "hooks.yaml:9" in refused["error"]["hint"]
+    assert (await hook())["options"] == {"rate_per_minute": 20}
+    assert len((await with_options(", options: {}"))["changes"]) == 1
+    assert "options" not in await hook()
+    assert (await with_options(", options: {}"))["changes"] == []

@@ -6,9 +6,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 
 from reveille.autopilot.v1 import autopilot_pb2
+from reveille.webhook.v1 import endpoint_service_pb2
 from reveille_cli.apply.document import Problems, load
+from reveille_cli.apply.export import document_of
 from reveille_cli.apply.plan import HIDDEN, Action, Change, make_plan
 from reveille_cli.apply.standing import Standing
 from reveille_cli.apply.wanted import Wanted, read_wanted
@@ -16,6 +19,34 @@ from reveille_cli.failures import Failure
 
 EXAMPLE = Path(__file__).resolve().parents[3] / "examples" / "workspace.yaml"
 SECRET = "0123456789abcdef"
+HOOK = """\
+workspace: {name: W}
+agents: [{name: a, adapter: echo, config: {summary: Seen.}}]
+autopilots:
+  - title: T
+    agent: a
+    mode: run_only
+    prompt: Look.
+    triggers:
+      - label: builds
+        provider: generic_hmac
+        options: OPTIONS
+"""
+EVERY_OPTION = """
+          generic:
+            header: X-Acme-Signature
+            algorithm: sha512
+            encoding: base64
+            prefix: v1=
+            separator: ","
+            event: built
+          content_policy: refuse
+          rate_per_minute: 10
+          hourly_budget: 20
+          lane_path: items.0.id
+          excluded_senders: [our-bot, another]
+          own_markers: ["<!-- ours -->"]
+"""
 
 
 def read(text: str, folder: Path = Path()) -> list[Wanted]:
@@ -194,3 +225,136 @@ def test_what_cannot_be_changed_is_refused_before_anything_is_done(example: list
     with pytest.raises(Failure) as raised:
         plan(nobody, Standing())
     assert "there is no agent 'triage'" in raised.value.violations[0].description
+
+
+def hook(options: str) -> list[Wanted]:
+    return read(HOOK.replace("OPTIONS", options))
+
+
+def options_of(things: list[Wanted]) -> endpoint_service_pb2.EndpointOptions:
+    options: endpoint_service_pb2.EndpointOptions = things[-1].message.webhook.options
+    return options
+
+
+def test_every_option_of_a_hook_can_be_named() -> None:
+    options = options_of(hook(EVERY_OPTION))
+
+    for message in (options, options.generic):
+        named = [each.name for each, _ in message.ListFields()]
+        assert named == [each.name for each in message.DESCRIPTOR.fields]
+    assert (options.generic.algorithm, options.generic.separator) == ("sha512", ",")
+    assert options.content_policy == endpoint_service_pb2.CONTENT_POLICY_REFUSE
+    assert (options.rate_per_minute, options.hourly_budget) == (10, 20)
+    assert list(options.excluded_senders) == ["our-bot", "another"]
+
+
+def test_a_wrong_option_of_a_hook_is_told_with_its_own_line() -> None:
+    text = """\
+workspace: {name: W}
+autopilots:
+  - title: T
+    squad: s
+    mode: run_only
+    prompt: Look.
+    triggers:
+      - label: l
+        provider: github
+        options:
+          colour: blue
+          content_policy: never
+          rate_per_minute: ten
+          hourly_budget: 3000000000
+          lane_path: [a]
+          excluded_senders: our-bot
+          own_markers: [true]
+          generic:
+            header: {a: b}
+            salt: x
+      - {label: m, provider: github, options: refuse}
+      - {label: n, provider: github, options: {generic: hex}}
+      - {label: o, provider: github, options: {rate_per_minute: true, hourly_budget: 1.5}}
+      - {label: c, cron: "@daily", options: {}}
+"""
+    told = refusals(text)
+    for expected in (
+        "11 options has no 'colour'; it may have generic, content_policy, rate_per_minute,",
+        "12 options.content_policy: 'never' is none of flag, refuse",
+        "13 options.rate_per_minute must be a whole number",
+        "14 options.hourly_budget: ",
+        "15 options.lane_path must be a text",
+        "16 options.excluded_senders must be a list",
+        "17 options.own_markers must be a text",
+        "19 options.generic.header must be a text, fromEnv: NAME or fromFile: PATH",
+        "20 options.generic has no 'salt'; it may have header, algorithm,",
+        "21 options must have fields: generic, content_policy,",
+        "22 options.generic must have fields: header, algorithm,",
+        "23 options.hourly_budget must be a whole number",
+        "23 options.rate_per_minute must be a whole number",
+        "24 trigger: options does not go with cron",
+    ):
+        assert any(line.startswith(expected) for line in told), (expected, told)
+    assert len(told) == 14
+
+
+def test_options_of_a_hook_differ_one_by_one_and_are_changed_together() -> None:
+    standing = as_made(hook("{rate_per_minute: 10, lane_path: a.b, generic: {prefix: v1=}}"))
+
+    (change,) = plan(hook("{rate_per_minute: 20, generic: {prefix: v1=, event: built}}"), standing)
+
+    assert (change.action, change.mask) == (Action.UPDATE, ["webhook.options"])
+    assert change.document()["differences"] == {
+        "webhook.options.rate_per_minute": {"before": 10, "after": 20},
+        "webhook.options.lane_path": {"before": "a.b", "after": None},
+        "webhook.options.generic.event": {"before": None, "after": "built"},
+    }
+
+
+@pytest.mark.parametrize("same", ["{}", "{generic: {}}", "{rate_per_minute: 0, own_markers: []}"])
+def test_options_of_a_hook_that_say_the_usual_are_none(same: str) -> None:
+    assert plan(hook(same), as_made(hook("{}"))) == []
+    (change,) = plan(hook(same), as_made(hook("{lane_path: a.b}")))
+    assert change.mask == ["webhook.options"]
+    assert not options_of(hook(same)).lane_path
+
+
+def test_options_of_a_hook_that_the_file_does_not_name_stay() -> None:
+    unnamed = read(HOOK.replace("        options: OPTIONS\n", ""))
+
+    assert plan(unnamed, as_made(hook(EVERY_OPTION))) == []
+
+
+def test_an_option_of_a_hook_from_elsewhere_is_not_shown(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OUR_MARKER", "very secret")
+    wanted = hook("{lane_path: a.b, own_markers: [{fromEnv: OUR_MARKER}]}")
+    assert list(options_of(wanted).own_markers) == ["very secret"]
+
+    new, changed = plan(wanted, Standing("w"))[-1], plan(wanted, as_made(hook("{}")))[-1]
+
+    assert {each.path: each.after for each in new.differences}["webhook.options"] == HIDDEN
+    assert [(each.path, each.before) for each in changed.differences] == [
+        ("webhook.options", HIDDEN)
+    ]
+    assert changed.mask == ["webhook.options"]
+    assert plan(wanted, as_made(wanted)) == []
+    assert "very secret" not in str([new.document(), changed.document()])
+
+
+def test_an_export_has_the_options_of_a_hook_that_are_set_and_is_what_there_is() -> None:
+    standing = as_made(hook(EVERY_OPTION))
+
+    document = document_of(standing)
+
+    (exported,) = document["autopilots"][0]["triggers"]
+    assert exported["options"] == yaml.safe_load(EVERY_OPTION)
+    again = read(yaml.safe_dump(document))
+    assert options_of(again) == options_of(hook(EVERY_OPTION))
+    assert plan(again, standing) == []
+
+
+@pytest.mark.parametrize("usual", ["{}", "{generic: {}}", "{rate_per_minute: 0}"])
+def test_an_export_leaves_usual_options_of_a_hook_out(usual: str) -> None:
+    document = document_of(as_made(hook(usual)))
+
+    assert "options" not in document["autopilots"][0]["triggers"][0]
+    some = document_of(as_made(hook("{content_policy: flag, generic: {event: ''}}")))
+    assert some["autopilots"][0]["triggers"][0]["options"] == {"content_policy": "flag"}

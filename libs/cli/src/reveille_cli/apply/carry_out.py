@@ -113,8 +113,7 @@ class CarryOut:
             self._send_update(wanted, made, later)
 
     def _update(self, change: Change) -> None:
-        paths = [each.path for each in change.differences]
-        self._send_update(change.wanted, change.current, paths)
+        self._send_update(change.wanted, change.current, change.mask)
 
     def _send_update(self, wanted: Wanted, current: Any, paths: Sequence[str]) -> None:
         word = wanted.kind.word

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from reveille.autopilot.v1 import autopilot_pb2, workspace_service_pb2
+from reveille_cli.apply import hook_options
 from reveille_cli.apply.plan import get
 from reveille_cli.apply.standing import Standing
 from reveille_cli.apply.wanted import AGENT, AUTOPILOT, LISTED, TRIGGER, WORKSPACE, Kind
@@ -59,6 +60,8 @@ def _thing(kind: Kind, thing: Any, standing: Standing) -> dict[str, Any]:
                 each["event"] + (":" + ",".join(each["actions"]) if each["actions"] else "")
                 for each in value
             ]
+        if setting.path == hook_options.PATH:
+            value = hook_options.options_set(thing.webhook.options)
         # A trigger is switched on unless it says otherwise.
         if setting.path == "enabled":
             value = None if value else False

@@ -10,6 +10,8 @@ from typing import Any
 from google.protobuf.message import Message
 
 from reveille.autopilot.v1 import autopilot_pb2
+from reveille.webhook.v1.endpoint_service_pb2 import EndpointOptions
+from reveille_cli.apply import hook_options
 from reveille_cli.apply.document import Problems
 from reveille_cli.apply.standing import Standing
 from reveille_cli.apply.wanted import TRIGGER, Wanted
@@ -50,6 +52,16 @@ class Change:
     wanted: Wanted
     current: Any = None
     differences: tuple[Difference, ...] = ()
+
+    @property
+    def mask(self) -> list[str]:
+        """Give the fields that differ as an update names them: options only all at once."""
+        differing = [each.path for each in self.differences]
+        return [
+            path
+            for path in self.wanted.paths
+            if any(each == path or each.startswith(f"{path}.") for each in differing)
+        ]
 
     def document(self) -> dict[str, Any]:
         """Give the step as JSON."""
@@ -100,6 +112,9 @@ def _differences(wanted: Wanted, current: Any, standing: Standing) -> tuple[Diff
             if before != (standing.id_of(kind, name) or name):
                 found.append(Difference(path, standing.name_of_agent(before), name))
             continue
+        if path == hook_options.PATH:
+            found += _options(wanted, get(current, path))
+            continue
         before, after = get(current, path), get(wanted.message, path)
         if before == after or (isinstance(before, str) and _same(path, before, after)):
             continue
@@ -110,6 +125,15 @@ def _differences(wanted: Wanted, current: Any, standing: Standing) -> tuple[Diff
     return tuple(found)
 
 
+def _options(wanted: Wanted, before: EndpointOptions) -> list[Difference]:
+    """Compare the options of a hook one by one."""
+    path = hook_options.PATH
+    differing = list(hook_options.differing(before, get(wanted.message, path)))
+    if differing and path in wanted.hidden:
+        return [Difference(path, HIDDEN, HIDDEN)]
+    return [Difference(f"{path}.{name}", old, new) for name, old, new in differing]
+
+
 def _same(path: str, before: str, after: str) -> bool:
     """Forgive what the service writes in its own way."""
     if path == "schedule.cron":
@@ -118,8 +142,11 @@ def _same(path: str, before: str, after: str) -> bool:
 
 
 def _as_new(wanted: Wanted) -> tuple[Difference, ...]:
-    shown = []
+    shown: list[Difference] = []
     for path in wanted.paths:
+        if path == hook_options.PATH and path not in wanted.hidden:
+            shown += _options(wanted, EndpointOptions())
+            continue
         after: Any = HIDDEN
         if path in wanted.references:
             after = wanted.references[path][1]

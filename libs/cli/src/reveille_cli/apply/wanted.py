@@ -10,6 +10,7 @@ from google.protobuf.json_format import ParseDict, ParseError
 
 from reveille.autopilot.v1 import autopilot_pb2, workspace_service_pb2
 from reveille.heartbeat.v1 import agent_pb2
+from reveille_cli.apply import hook_options
 from reveille_cli.apply.document import Node, Problems, from_elsewhere
 from reveille_cli.failures import Failure
 from reveille_cli.nouns.triggers import SECRET_BYTES, listen
@@ -161,6 +162,7 @@ TRIGGER = Kind(
         Setting("provider", "webhook.provider"),
         Setting("events", "webhook.event_filters", _events),
         Setting("maxBodyBytes", "webhook.max_body_bytes"),
+        Setting(hook_options.KEY, hook_options.PATH, hook_options.read_options),
         Setting("enabled", "enabled", _flag("enabled")),
     ),
     identity="label",
@@ -251,7 +253,7 @@ def _judge(kind: Kind, given: Mapping[str, Node], node: Node, found: Problems) -
         sources = [each for each in ("cron", "at", "provider") if each in given]
         if len(sources) != 1:
             found.add(node.line, "trigger: give exactly one of cron, at and provider")
-        clock, post = {"timeZone"}, {"events", "maxBodyBytes", "signingSecret"}
+        clock, post = {"timeZone"}, {"events", "maxBodyBytes", "options", "signingSecret"}
         wrong = clock if "provider" in given else post
         for key in sorted(wrong & given.keys()):
             found.add(given[key].line, f"trigger: {key} does not go with {' '.join(sources)}")
