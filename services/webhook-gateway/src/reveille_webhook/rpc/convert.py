@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import assert_never
 
 from reveille.webhook.v1 import delivery_service_pb2, endpoint_service_pb2
 from reveille_runtime.validation import Violations, to_timestamp
@@ -20,8 +21,8 @@ from reveille_webhook.domain.endpoint import (
 from reveille_webhook.domain.exclusion import LONGEST_TEXT
 from reveille_webhook.domain.generic import Generic, violations
 from reveille_webhook.domain.lane import is_path
-from reveille_webhook.domain.provider import Provider
-from reveille_webhook.domain.scheme import Header, Item, Scheme
+from reveille_webhook.domain.provider import BodyHash, Computed, Provider, Source
+from reveille_webhook.domain.scheme import Header, Item, Path, Scheme
 from reveille_webhook.domain.states import DeliveryState
 
 HASH_BYTES = 32
@@ -85,7 +86,7 @@ def write_secret(secret: Secret) -> endpoint_service_pb2.Secret:
 
 
 def write_provider(provider: Provider) -> endpoint_service_pb2.Provider:
-    """Show a sender of the provider table, and how it signs where a template can say it."""
+    """Show a sender of the provider table: its names, and how it signs if a template says that."""
     scheme = provider.schemes[0]
     message = endpoint_service_pb2.Provider(
         name=provider.name,
@@ -93,10 +94,26 @@ def write_provider(provider: Provider) -> endpoint_service_pb2.Provider:
             (each.name for each in scheme.sources if isinstance(each, Header)), ""
         ),
         demands_secret=provider.demands_secret,
+        event_places=map(_write_place, provider.event),
+        dedupe_places=map(_write_place, provider.dedupe),
     )
     if provider.special is None and isinstance(scheme.sources[0], Header):
         message.scheme.CopyFrom(_write_scheme(scheme))
     return message
+
+
+def _write_place(source: Source) -> endpoint_service_pb2.NamePlace:
+    match source:
+        case Header():
+            return endpoint_service_pb2.NamePlace(header=source.name)
+        case Path():
+            return endpoint_service_pb2.NamePlace(body_path=source.path)
+        case BodyHash():
+            return endpoint_service_pb2.NamePlace(body_hash=True)
+        case Computed():
+            return endpoint_service_pb2.NamePlace()
+        case _:
+            assert_never(source)
 
 
 def _write_scheme(scheme: Scheme) -> endpoint_service_pb2.SignatureScheme:

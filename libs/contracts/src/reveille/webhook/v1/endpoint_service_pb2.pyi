@@ -569,6 +569,8 @@ class Provider(_message.Message):
     SIGNATURE_HEADER_FIELD_NUMBER: _builtins.int
     SCHEME_FIELD_NUMBER: _builtins.int
     DEMANDS_SECRET_FIELD_NUMBER: _builtins.int
+    EVENT_PLACES_FIELD_NUMBER: _builtins.int
+    DEDUPE_PLACES_FIELD_NUMBER: _builtins.int
     name: _builtins.str
     """What an endpoint calls it, for example `github`."""
     signature_header: _builtins.str
@@ -579,6 +581,14 @@ class Provider(_message.Message):
     def scheme(self) -> Global___SignatureScheme:
         """How a request is signed; absent where it takes more than a template."""
 
+    @_builtins.property
+    def event_places(self) -> _containers.RepeatedCompositeFieldContainer[Global___NamePlace]:
+        """Where a request names its event; the first that holds something counts."""
+
+    @_builtins.property
+    def dedupe_places(self) -> _containers.RepeatedCompositeFieldContainer[Global___NamePlace]:
+        """Where a request has the id that tells a duplicate; the first that holds something counts. Empty when the sender gives none."""
+
     def __init__(
         self,
         *,
@@ -586,14 +596,48 @@ class Provider(_message.Message):
         signature_header: _builtins.str = ...,
         scheme: Global___SignatureScheme | None = ...,
         demands_secret: _builtins.bool = ...,
+        event_places: _abc.Iterable[Global___NamePlace] | None = ...,
+        dedupe_places: _abc.Iterable[Global___NamePlace] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["scheme", b"scheme"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["demands_secret", b"demands_secret", "name", b"name", "scheme", b"scheme", "signature_header", b"signature_header"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["dedupe_places", b"dedupe_places", "demands_secret", b"demands_secret", "event_places", b"event_places", "name", b"name", "scheme", b"scheme", "signature_header", b"signature_header"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___Provider: _TypeAlias = Provider  # noqa: Y015
+
+@_typing.final
+class NamePlace(_message.Message):
+    """A place of a request at which its sender names something."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    HEADER_FIELD_NUMBER: _builtins.int
+    BODY_PATH_FIELD_NUMBER: _builtins.int
+    BODY_HASH_FIELD_NUMBER: _builtins.int
+    header: _builtins.str
+    """A header, in lower case."""
+    body_path: _builtins.str
+    """A value in the body, names and positions with a dot between them."""
+    body_hash: _builtins.bool
+    """The hash of the whole body."""
+    def __init__(
+        self,
+        *,
+        header: _builtins.str = ...,
+        body_path: _builtins.str = ...,
+        body_hash: _builtins.bool = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["body_hash", b"body_hash", "body_path", b"body_path", "header", b"header", "place", b"place"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["body_hash", b"body_hash", "body_path", b"body_path", "header", b"header", "place", b"place"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    _WhichOneofReturnType_place: _TypeAlias = _typing.Literal["header", "body_path", "body_hash"]  # noqa: Y015
+    _WhichOneofArgType_place: _TypeAlias = _typing.Literal["place", b"place"]  # noqa: Y015
+    def WhichOneof(self, oneof_group: _WhichOneofArgType_place) -> _WhichOneofReturnType_place | None: ...
+
+Global___NamePlace: _TypeAlias = NamePlace  # noqa: Y015
 
 @_typing.final
 class SignatureScheme(_message.Message):
