@@ -1,4 +1,4 @@
-"""`reveille hooks` and what people do with deliveries: sign, send, listen, explain, replay."""
+"""`reveille hooks`: sign and send as a sender does, and listen."""
 
 from __future__ import annotations
 
@@ -12,11 +12,14 @@ from pathlib import Path
 
 import pytest
 
+from reveille.autopilot.v1 import autopilot_pb2
+from reveille.autopilot.v1 import autopilot_service_pb2 as autopilot
 from reveille.webhook.v1 import delivery_service_pb2 as pb
 from reveille.webhook.v1 import endpoint_service_pb2 as endpoint_pb
-from reveille_cli.apis import DELIVERIES, ENDPOINTS
+from reveille.webhook.v1.endpoint_service_pb2 import NamePlace as Place
+from reveille_cli.apis import AUTOPILOTS, DELIVERIES, ENDPOINTS
 
-from .conftest import Answer, Desk
+from .conftest import Answer, Desk, Outcome
 
 SECRET = b"a secret of some length"
 BODY = b'{"a":1}'
@@ -33,8 +36,18 @@ def row(name: str, header: str, **fields: str) -> Answer:
         "ListProviders",
         endpoint_pb.ListProvidersResponse(
             providers=[
-                endpoint_pb.Provider(name="adyen"),
-                endpoint_pb.Provider(name=name, signature_header=header, scheme=scheme),
+                endpoint_pb.Provider(
+                    name="adyen",
+                    event_places=[Place(body_path="code"), Place()],
+                    dedupe_places=[Place(body_hash=True)],
+                ),
+                endpoint_pb.Provider(
+                    name=name,
+                    signature_header=header,
+                    scheme=scheme,
+                    event_places=[Place(header="x-event"), Place(body_path="type")],
+                    dedupe_places=[Place(header="x-delivery")],
+                ),
             ]
         ),
     )
@@ -112,12 +125,12 @@ def test_a_body_is_signed_as_its_sender_signs(
     desk: Desk, words: tuple[str, ...], answer: Answer, headers: dict[str, str]
 ) -> None:
     outcome = desk.run(
-        *("hooks", "sign", "p", *words, "--at", "2026-09-21T14:13:20Z", "--id", "m-1"),
-        *("-o", "json"),
+        *("hooks", "sign", "p", *words, "--at", "2026-09-21T14:13:20Z"),
+        *("--event", "push", "--id", "m-1", "-o", "json"),
         answers=[answer],
     )
 
-    assert outcome.json == {"headers": headers}
+    assert outcome.json == {"headers": {"x-event": "push", "x-delivery": "m-1", **headers}}
 
 
 @pytest.mark.parametrize(
@@ -137,6 +150,19 @@ def test_what_cannot_be_signed_is_said(
 
     assert outcome.exit_code == 2
     assert outcome.json["error"]["field"] == field
+
+
+def test_an_id_that_is_left_out_is_made_only_where_it_is_signed(
+    desk: Desk, words: tuple[str, ...]
+) -> None:
+    sign = ("hooks", "sign", "p", *words, "-o", "json")
+
+    plain = desk.run(*sign, answers=[row("p", "x")])
+    signed = desk.run(*sign, answers=[row("p", "x", message="{id}{body}", id_header="x-id")])
+
+    assert list(plain.json["headers"]) == ["x"]
+    assert list(signed.json["headers"]) == ["x", "x-id"]
+    assert signed.json["headers"]["x"] == hexed(signed.json["headers"]["x-id"].encode() + BODY)
 
 
 class Server(HTTPServer):
@@ -205,6 +231,75 @@ def test_a_body_is_sent_as_its_sender_sends(
     assert (headers["x-github-event"], headers["content-type"]) == ("push", "application/json")
 
 
+def test_event_and_id_are_sent_in_the_headers_of_the_sender(
+    desk: Desk, words: tuple[str, ...], server: Server
+) -> None:
+    send = ("hooks", "send", "p", "--url", url_of(server), "--event", "push", "--id", "d-1")
+
+    for given in (words, words[:2]):
+        assert desk.run(*send, *given, answers=[row("p", "x-sign")]).exit_code == 0
+
+    assert {(each["x-event"], each["x-delivery"]) for each, _ in server.posted} == {("push", "d-1")}
+    assert ["x-sign" in each for each, _ in server.posted] == [True, False]
+
+
+@pytest.mark.parametrize(
+    ("provider", "options", "field", "said"),
+    [
+        ("adyen", ("--event", "e"), "event", "takes it from body.code, else several parts"),
+        ("adyen", ("--id", "d-1"), "id", "adyen takes it from the hash of the body"),
+        ("bare", ("--id", "d-1"), "id", "bare gives none"),
+        ("p", ("--event", "push\nx: y"), "event", "printable ASCII"),
+        ("p", ("--event", "push", "-H", "X-Event: issues"), "header", "X-Event"),
+        ("p", ("-H", "X-Sign: mine"), "header", "X-Sign"),
+    ],
+)
+def test_what_would_be_dropped_or_sent_twice_is_refused(
+    desk: Desk,
+    words: tuple[str, ...],
+    server: Server,
+    provider: str,
+    options: tuple[str, ...],
+    field: str,
+    said: str,
+) -> None:
+    answer = row("p", "x-sign")
+    assert isinstance(answer.reply, endpoint_pb.ListProvidersResponse)
+    answer.reply.providers.add(name="bare")
+
+    outcome = desk.run(
+        *("hooks", "send", provider, "--url", url_of(server), *words, *options, "-o", "json"),
+        answers=[answer],
+    )
+
+    assert outcome.exit_code == 2
+    assert outcome.json["error"]["field"] == field
+    assert said in outcome.json["error"]["message"]
+    assert server.posted == []
+
+
+def test_a_trigger_says_how_its_sender_signs(desk: Desk, words: tuple[str, ...]) -> None:
+    generic = endpoint_pb.GenericScheme(header="X-Acme", prefix="v1=", algorithm="sha512")
+    webhook = autopilot_pb2.WebhookTrigger(
+        provider="generic_hmac", options=endpoint_pb.EndpointOptions(generic=generic)
+    )
+    trigger = autopilot.GetTriggerResponse(trigger=autopilot_pb2.Trigger(webhook=webhook))
+    found = Answer(AUTOPILOTS, "GetTrigger", trigger)
+
+    def sign(provider: str) -> Outcome:
+        return desk.run(
+            *("hooks", "sign", provider, *words, "--trigger", TRIGGER, "-o", "json"),
+            answers=[row(provider, "x-signature", prefix="sha256="), found],
+        )
+
+    told = sign("generic_hmac")
+    other = sign("github")
+
+    assert told.requests[1].trigger_id == TRIGGER
+    assert told.json["headers"] == {"x-acme": "v1=" + hmac.new(SECRET, BODY, "sha512").hexdigest()}
+    assert (other.exit_code, other.json["error"]["field"]) == (2, "trigger")
+
+
 def test_nobody_who_answers_is_unavailable(desk: Desk, tmp_path: Path) -> None:
     (tmp_path / "body").write_bytes(BODY)
 
@@ -250,59 +345,3 @@ def test_listening_passes_bodies_on_but_for_what_was_rejected(desk: Desk, server
     assert server.posted[0][0]["x-github-event"] == "push"
     assert "x-hub-signature-256-present" not in server.posted[0][0]
     assert outcome.out == "d-1  push  queued  -> 200\nd-2  push  rejected\n"
-
-
-def test_a_signature_is_explained(desk: Desk) -> None:
-    told = pb.ExplainSignatureResponse(
-        signature_state=pb.SIGNATURE_STATE_INVALID,
-        findings=[pb.SignatureFinding(code="clock_off", text="its time is 400 s off")],
-    )
-
-    found = desk.run(
-        "hooks", "explain", "d", answers=[Answer(DELIVERIES, "ExplainSignature", told)]
-    )
-    del told.findings[:]
-    nothing = desk.run(
-        "hooks", "explain", "d", answers=[Answer(DELIVERIES, "ExplainSignature", told)]
-    )
-
-    assert (found.exit_code, found.out) == (0, "clock_off: its time is 400 s off\n")
-    assert nothing.exit_code == 1
-
-
-def test_deliveries_are_searched_replayed_released_purged_and_watched(desk: Desk) -> None:
-    listed = Answer(DELIVERIES, "ListDeliveries", pb.ListDeliveriesResponse())
-    replayed = pb.ReplayDeliveryResponse(delivery=pb.Delivery(delivery_id="new"))
-    released = pb.ReleaseHeldDeliveriesResponse(deliveries=3)
-    purged = pb.PurgeHeldDeliveriesResponse(deliveries=2)
-    digest = hashlib.sha256(BODY).hexdigest()
-
-    search = desk.run(
-        *("deliveries", "list", "-w", WORKSPACE, "--event", "push", "--id", "d-1"),
-        *("--hash", digest, "--since", "2026-09-21T14:13:20Z", "--provider", "github"),
-        answers=[listed],
-    )
-    replay = desk.run(
-        *("deliveries", "replay", "d", "--request-id", "once", "-o", "json"),
-        answers=[Answer(DELIVERIES, "ReplayDelivery", replayed)],
-    )
-    release = desk.run(
-        *("deliveries", "release", TRIGGER, "-o", "json"),
-        answers=[Answer(DELIVERIES, "ReleaseHeldDeliveries", released)],
-    )
-    purge = desk.run(
-        *("deliveries", "purge", TRIGGER, "-o", "json"),
-        answers=[Answer(DELIVERIES, "PurgeHeldDeliveries", purged)],
-    )
-    watched = desk.run(
-        *("deliveries", "watch", "-w", WORKSPACE),
-        answers=[Answer(DELIVERIES, "WatchDeliveries", [news(1, pb.DELIVERY_STATE_DISPATCHED)])],
-    )
-
-    assert (search.request.event, search.request.dedupe_id) == ("push", "d-1")
-    assert search.request.body_sha256.hex() == digest
-    assert search.request.start_time.seconds == 1_790_000_000
-    assert (replay.request.request_id, replay.json["delivery_id"]) == ("once", "new")
-    assert (release.json["deliveries"], purge.json["deliveries"]) == (3, 2)
-    assert watched.out == "d-1  push  dispatched\n"
-    assert desk.run("deliveries", "list", "-w", WORKSPACE, "--hash", "xyz").exit_code == 2

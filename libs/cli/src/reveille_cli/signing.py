@@ -1,9 +1,10 @@
-"""Requests signed as a sender would sign them, from what the gateway tells of its schemes."""
+"""Requests signed and named as a sender would, from what the gateway tells of its rows."""
 
 from __future__ import annotations
 
 import base64
 import binascii
+import copy
 import hmac
 import http.client
 from collections.abc import Mapping, Sequence
@@ -72,6 +73,48 @@ def sign(
     return headers
 
 
+def named(row: Any, *, event: str | None, event_id: str | None) -> dict[str, str]:
+    """Make the headers that name an event and its id; the row is the contract's Provider.
+
+    Raises:
+        Failure: the sender does not name it in a header, or no header can hold it.
+    """
+    headers: dict[str, str] = {}
+    for option, value, places in (
+        ("event", event, row.event_places),
+        ("id", event_id, row.dedupe_places),
+    ):
+        if not value:
+            continue
+        if not places:
+            raise refused(option, f"{row.name} gives none, so no option can set it")
+        # A header behind other places would count only where those hold nothing.
+        if not places[0].header:
+            found = ", else ".join(map(_place, places))
+            raise refused(option, f"{row.name} takes it from {found}, so no option can set it")
+        if not (value.isascii() and value.isprintable()):
+            raise refused(option, "goes into a header: it must be printable ASCII")
+        headers[places[0].header] = value
+    return headers
+
+
+def as_told(row: Any, generic: Any) -> Any:
+    """Give a row as a hook's own options change it; they are the contract's GenericScheme.
+
+    As in the gateway, a hook that names anything but its event names all, and has no usual prefix.
+    """
+    usual = generic.algorithm in {"", "sha256"} and generic.encoding in {"", "hex"}
+    if usual and not (generic.header or generic.prefix or generic.separator):
+        return row
+    changed = copy.deepcopy(row)
+    changed.signature_header = generic.header.lower() or row.signature_header
+    if row.scheme.algorithm != "equals":
+        changed.scheme.algorithm = f"hmac_{generic.algorithm or 'sha256'}"
+        changed.scheme.encoding = generic.encoding or "hex"
+        changed.scheme.prefix = generic.prefix
+    return changed
+
+
 def post(url: str, body: bytes, headers: Mapping[str, str]) -> Said:
     """Post a body, and give what came back.
 
@@ -107,6 +150,15 @@ def header_pairs(texts: Sequence[str]) -> dict[str, str]:
             raise refused("header", f"{text!r} is no header: write it as Name: value")
         pairs[name.strip()] = value.strip()
     return pairs
+
+
+def _place(place: Any) -> str:
+    """Say where a value is, as the page of senders does."""
+    if place.body_path:
+        return f"body.{place.body_path}"
+    if place.body_hash:
+        return "the hash of the body"
+    return place.header or "several parts of the request"
 
 
 def _stamp(unit: str, moment: float) -> str:

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import time
 import uuid
+from collections.abc import Mapping
 from typing import Annotated, Any
 
 import typer
 
-from reveille_cli.apis import DELIVERIES, ENDPOINTS
+from reveille_cli.apis import AUTOPILOTS, DELIVERIES, ENDPOINTS
 from reveille_cli.build import session
 from reveille_cli.connection import Client
 from reveille_cli.exits import ExitCode
@@ -17,7 +18,7 @@ from reveille_cli.jsonform import plain
 from reveille_cli.names import WORKSPACE_VARIABLE, find_workspace
 from reveille_cli.nouns.triggers import read_secret
 from reveille_cli.options import DEFAULT_DIR, DEFAULT_OUTPUT, DataDirOption, OutputOption
-from reveille_cli.signing import header_pairs, post, sign
+from reveille_cli.signing import as_told, header_pairs, named, post, sign
 from reveille_cli.times import instant
 from reveille_cli.values import read_file
 
@@ -38,11 +39,29 @@ Header = Annotated[
     list[str] | None,
     typer.Option("--header", "-H", metavar="NAME: VALUE", help="Another header; may be repeated."),
 ]
+Event = Annotated[
+    str | None,
+    typer.Option("--event", help="The event, for senders that name it in a header."),
+]
 At = Annotated[
     str | None, typer.Option(help="The time that is signed, in RFC 3339; now when left out.")
 ]
 EventId = Annotated[
-    str | None, typer.Option("--id", help="The sender's id for it; a new one when left out.")
+    str | None,
+    typer.Option(
+        "--id",
+        help="The sender's id for it, for senders that give it in a header."
+        " When left out, a new one where it is signed, else none.",
+    ),
+]
+Hook = Annotated[
+    str | None,
+    typer.Option(
+        "--trigger",
+        metavar="ID",
+        help="The hook's trigger, whose options say how generic_hmac and generic_token sign;"
+        " as usual when left out.",
+    ),
 ]
 
 
@@ -54,19 +73,23 @@ def sign_(
     signing_secret_env: SecretEnv = None,
     url: Annotated[str, typer.Option(help="The hook's address, for senders that sign it.")] = "",
     at: At = None,
+    event: Event = None,
     event_id: EventId = None,
+    trigger: Hook = None,
     data_dir: DataDirOption = DEFAULT_DIR,
     output: OutputOption = DEFAULT_OUTPUT,
 ) -> None:
-    """Print the headers with which a sender would sign a body.
+    """Print the headers with which a sender would sign a body, and name its event and id.
 
     They are credentials for this body.
     """
     with session(data_dir, output) as (client, printer):
         body = read_file(body_file, "body")
-        headers = _signed(
-            client, provider, signing_secret_file, signing_secret_env, body, url, at, event_id
-        )
+        _one_secret(signing_secret_file, signing_secret_env)
+        row = _row(client, provider, trigger)
+        headers = named(row, event=event, event_id=event_id)
+        secret = read_secret(signing_secret_file, signing_secret_env, "signing_secret")
+        headers |= _signed(row, secret, body, url, at, event_id)
         if printer.as_json:
             printer.document({"headers": headers})
             return
@@ -86,7 +109,9 @@ def send(
         str, typer.Option("--content-type", help="The body's media type.")
     ] = "application/json",
     at: At = None,
+    event: Event = None,
     event_id: EventId = None,
+    trigger: Hook = None,
     data_dir: DataDirOption = DEFAULT_DIR,
     output: OutputOption = DEFAULT_OUTPUT,
 ) -> None:
@@ -96,12 +121,19 @@ def send(
     """
     with session(data_dir, output) as (client, printer):
         body = read_file(body_file, "body")
-        headers = {"Content-Type": content_type, **header_pairs(header or ())}
-        if signing_secret_file is not None or signing_secret_env is not None:
-            headers |= _signed(
-                client, provider, signing_secret_file, signing_secret_env, body, url, at, event_id
-            )
-        said = post(url, body, headers)
+        made: dict[str, str] = {}
+        signs = signing_secret_file is not None or signing_secret_env is not None
+        if signs:
+            _one_secret(signing_secret_file, signing_secret_env)
+        if signs or event or event_id or trigger:
+            row = _row(client, provider, trigger)
+            made = named(row, event=event, event_id=event_id)
+        if signs:
+            secret = read_secret(signing_secret_file, signing_secret_env, "signing_secret")
+            made |= _signed(row, secret, body, url, at, event_id)
+        given = header_pairs(header or ())
+        _once(given, made)
+        said = post(url, body, {"Content-Type": content_type, **given, **made})
         text = said.body.decode("utf-8", "replace")
         if printer.as_json:
             printer.document({"status": said.status, "body_text": text})
@@ -180,23 +212,27 @@ def explain(
             raise typer.Exit(ExitCode.FAILED)
 
 
-def _signed(
-    client: Client,
-    provider: str,
-    file: str | None,
-    variable: str | None,
-    body: bytes,
-    url: str,
-    at: str | None,
-    event_id: str | None,
-) -> dict[str, str]:
+def _one_secret(file: str | None, variable: str | None) -> None:
     if (file is None) == (variable is None):
         raise refused("signing_secret", "give --signing-secret-file or --signing-secret-env")
-    row = _row(client, provider)
+
+
+def _once(given: Mapping[str, str], made: Mapping[str, str]) -> None:
+    """Refuse a header that would come twice, which leaves open which one is meant."""
+    for name in given:
+        if name.lower() in made:
+            raise refused("header", f"{name} is one that the other options set")
+
+
+def _signed(
+    row: Any, secret: bytes, body: bytes, url: str, at: str | None, event_id: str | None
+) -> dict[str, str]:
+    if not row.HasField("scheme"):
+        raise refused("provider", "how this sender signs takes more than a template")
     return sign(
         row.scheme,
         row.signature_header,
-        read_secret(file, variable, "signing_secret"),
+        secret,
         body,
         url=url,
         moment=time.time() if at is None else instant(at, "at").timestamp(),
@@ -204,15 +240,20 @@ def _signed(
     )
 
 
-def _row(client: Client, provider: str) -> Any:
+def _row(client: Client, provider: str, trigger: str | None) -> Any:
+    """Find a sender's row, as the hook of a trigger has it."""
     answer = client.call(ENDPOINTS, "ListProviders", ENDPOINTS.request("ListProviders"))
-    for row in answer.providers:
-        if row.name == provider:
-            if not row.HasField("scheme"):
-                raise refused("provider", "how this sender signs takes more than a template")
-            return row
-    known = ", ".join(row.name for row in answer.providers)
-    raise refused("provider", f"must be one of: {known}")
+    row = next((each for each in answer.providers if each.name == provider), None)
+    if row is None:
+        known = ", ".join(each.name for each in answer.providers)
+        raise refused("provider", f"must be one of: {known}")
+    if trigger is None:
+        return row
+    request = AUTOPILOTS.request("GetTrigger", trigger_id=trigger)
+    webhook = client.call(AUTOPILOTS, "GetTrigger", request).trigger.webhook
+    if webhook.provider != provider:
+        raise refused("trigger", f"has no hook for {provider}")
+    return as_told(row, webhook.options.generic)
 
 
 def _passed_on(client: Client, delivery: Any, url: str) -> int | None:

@@ -1,0 +1,72 @@
+"""What people do with deliveries: search, replay, release, purge, watch, explain."""
+
+from __future__ import annotations
+
+import hashlib
+
+from reveille.webhook.v1 import delivery_service_pb2 as pb
+from reveille_cli.apis import DELIVERIES
+
+from .conftest import Answer, Desk
+
+BODY = b'{"a":1}'
+WORKSPACE = "0197f3a0-0000-7000-8000-00000000000a"
+TRIGGER = "0197f3a0-0000-7000-8000-00000000000b"
+
+
+def test_a_signature_is_explained(desk: Desk) -> None:
+    told = pb.ExplainSignatureResponse(
+        signature_state=pb.SIGNATURE_STATE_INVALID,
+        findings=[pb.SignatureFinding(code="clock_off", text="its time is 400 s off")],
+    )
+
+    found = desk.run(
+        "hooks", "explain", "d", answers=[Answer(DELIVERIES, "ExplainSignature", told)]
+    )
+    del told.findings[:]
+    nothing = desk.run(
+        "hooks", "explain", "d", answers=[Answer(DELIVERIES, "ExplainSignature", told)]
+    )
+
+    assert (found.exit_code, found.out) == (0, "clock_off: its time is 400 s off\n")
+    assert nothing.exit_code == 1
+
+
+def test_deliveries_are_searched_replayed_released_purged_and_watched(desk: Desk) -> None:
+    listed = Answer(DELIVERIES, "ListDeliveries", pb.ListDeliveriesResponse())
+    dispatched = pb.Delivery(delivery_id="d-1", event="push", state=pb.DELIVERY_STATE_DISPATCHED)
+    news = pb.WatchDeliveriesResponse(delivery=dispatched)
+    replayed = pb.ReplayDeliveryResponse(delivery=pb.Delivery(delivery_id="new"))
+    released = pb.ReleaseHeldDeliveriesResponse(deliveries=3)
+    purged = pb.PurgeHeldDeliveriesResponse(deliveries=2)
+    digest = hashlib.sha256(BODY).hexdigest()
+
+    search = desk.run(
+        *("deliveries", "list", "-w", WORKSPACE, "--event", "push", "--id", "d-1"),
+        *("--hash", digest, "--since", "2026-09-21T14:13:20Z", "--provider", "github"),
+        answers=[listed],
+    )
+    replay = desk.run(
+        *("deliveries", "replay", "d", "--request-id", "once", "-o", "json"),
+        answers=[Answer(DELIVERIES, "ReplayDelivery", replayed)],
+    )
+    release = desk.run(
+        *("deliveries", "release", TRIGGER, "-o", "json"),
+        answers=[Answer(DELIVERIES, "ReleaseHeldDeliveries", released)],
+    )
+    purge = desk.run(
+        *("deliveries", "purge", TRIGGER, "-o", "json"),
+        answers=[Answer(DELIVERIES, "PurgeHeldDeliveries", purged)],
+    )
+    watched = desk.run(
+        *("deliveries", "watch", "-w", WORKSPACE),
+        answers=[Answer(DELIVERIES, "WatchDeliveries", [news])],
+    )
+
+    assert (search.request.event, search.request.dedupe_id) == ("push", "d-1")
+    assert search.request.body_sha256.hex() == digest
+    assert search.request.start_time.seconds == 1_790_000_000
+    assert (replay.request.request_id, replay.json["delivery_id"]) == ("once", "new")
+    assert (release.json["deliveries"], purge.json["deliveries"]) == (3, 2)
+    assert watched.out == "d-1  push  dispatched\n"
+    assert desk.run("deliveries", "list", "-w", WORKSPACE, "--hash", "xyz").exit_code == 2
