@@ -141,6 +141,12 @@ REFUSED: list[tuple[Wish, Facts, Reason]] = [
         replace(FACTS, target=target(invocation_rule=InvocationRule.PRIVATE)),
         Reason.INVOCATION_NOT_ALLOWED,
     ),
+    # A decision's wake that somebody else asks for again is that person's.
+    (
+        wish(source=WakeupSource.ON_DEMAND, context={APPROVAL: {}}, requester=MAX),
+        replace(FACTS, target=PRIVATE),
+        Reason.INVOCATION_NOT_ALLOWED,
+    ),
     # However a person wakes it: by a comment, or by moving its issue.
     (
         comment_wake(),

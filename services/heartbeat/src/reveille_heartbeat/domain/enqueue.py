@@ -105,8 +105,7 @@ def requester_may_invoke(wish: Wish, facts: Facts) -> Refusal | None:
     agent = facts.target.agent
     if (
         agent is None
-        or APPROVAL in wish.context
-        or _gives_back(wish)
+        or _gives_its_own(wish)
         or wish.requester.kind is not RequesterKind.USER
         or may_invoke(agent, wish.requester.id, is_member=True)
     ):
@@ -116,10 +115,10 @@ def requester_may_invoke(wish: Wish, facts: Facts) -> Refusal | None:
     )
 
 
-def _gives_back(wish: Wish) -> bool:
-    return (
-        wish.source is WakeupSource.AUTOMATION
-        and wish.wake_reason == WakeReason.ISSUE_TREE_RESTORED
+def _gives_its_own(wish: Wish) -> bool:
+    # Who asks for such a wake again, by name, asks as for any other.
+    return wish.source is WakeupSource.AUTOMATION and (
+        APPROVAL in wish.context or wish.wake_reason == WakeReason.ISSUE_TREE_RESTORED
     )
 
 
