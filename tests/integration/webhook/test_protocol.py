@@ -443,7 +443,7 @@ async def test_an_address_that_holds_its_connections_gets_no_more_until_it_lets_
             assert await first.read() == b""
         served = await gateway.request("GET", "/elsewhere")
 
-    assert (refused.status, refused.json["error"]["reason"]) == (503, "too_many_connections")
+    assert (refused.status, refused.json["error"]["reason"]) == (429, "too_many_connections")
     assert refused.headers["content-type"] == "application/json"
     assert refused.headers["connection"] == "close"
     assert int(refused.headers["retry-after"]) > 0
@@ -475,7 +475,7 @@ async def test_more_connections_than_are_served_at_once_are_told_so_in_json(stag
             refused = await gateway.request("GET", "/elsewhere")
 
     assert fits.status == 404
-    assert (refused.status, refused.json["error"]["reason"]) == (503, "too_busy")
+    assert (refused.status, refused.json["error"]["reason"]) == (429, "too_busy")
     assert refused.headers["connection"] == "close"
     assert int(refused.headers["retry-after"]) > 0
 

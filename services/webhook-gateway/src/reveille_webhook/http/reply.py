@@ -101,15 +101,16 @@ ENCODED = refusal(
 NOT_NOW = refusal(
     503, "unavailable", "the delivery could not be stored; send it again", {"retry-after": "1"}
 )
-# Of connections there are too many: of one address, or of all together.
+# Of connections there are too many: of one address, or of all together. That is no 503, which says
+# that a row could not be stored.
 TOO_MANY_CONNECTIONS = refusal(
-    503,
+    429,
     "too_many_connections",
     "this address holds too many connections; close some",
     {"retry-after": "1", "connection": "close"},
 )
 BUSY = refusal(
-    503,
+    429,
     "too_busy",
     "too many connections are open; try again",
     {"retry-after": "1", "connection": "close"},
