@@ -73,6 +73,29 @@ def test_a_mistake_is_found(value: bytes | None, note: str | None) -> None:
     assert found(value) == ([] if note is None else [note])
 
 
+@pytest.mark.parametrize("provider", ["okta", "cloudevents", "generic_token"])
+def test_a_token_that_came_as_bearer_is_told(provider: str) -> None:
+    row = PROVIDERS[provider]
+
+    def notes(value: bytes) -> list[str]:
+        request = Request([(b"authorization", value)], BODY)
+        return [each.note for each in diagnose(row, [SECRET], (), request, NOW)]
+
+    assert notes(b"Bearer " + SECRET) == ["bearer"]
+    assert notes(b"Bearer " + SECRET + b"x") == []
+    assert notes(b"sha256=" + SECRET) == ["prefix"]
+    assert SECRET.decode() not in text_of(finding_of("bearer"))
+
+
+def test_bearer_before_a_signature_is_a_prefix_like_any_other() -> None:
+    teams = PROVIDERS["ms_teams"]
+    (one,) = samples(teams)
+    value = dict(one.request.headers)[b"authorization"].replace(b"HMAC ", b"Bearer ")
+    request = replace(one.request, headers=[(b"authorization", value)])
+
+    assert diagnose(teams, [one.secret], (), request, NOW) == [Finding("prefix")]
+
+
 def test_another_secret_that_matches_is_told_by_its_hook() -> None:
     others = (OtherSecret("", b"an expired secret of ours"), OtherSecret("hook-2", b"of hook two"))
     expired = b"sha256=" + made(BODY, b"an expired secret of ours").hex().encode()

@@ -38,6 +38,7 @@ _STYLES: tuple[tuple[str, dict[str, Any]], ...] = (
 )
 Change = Callable[[bytes], bytes]
 _HMACS = (Algorithm.HMAC_SHA1, Algorithm.HMAC_SHA256, Algorithm.HMAC_SHA512)
+_PREFIXES = ("sha256=", "sha1=", "v1=", "v0=", "Bearer ")
 
 TEXTS = {
     "header_missing": "the header that holds the signature did not come; has the sender a secret?",
@@ -49,6 +50,7 @@ TEXTS = {
     "time_unit": "the signature is right, but its time is written as {detail}, "
     "which is not what this sender does",
     "prefix": "the signature is right, but what stands before it is not",
+    "bearer": "the header is Bearer and a live secret; the secret has to be all of the header",
     "encoding": "the signature is right, but is written in another encoding: {detail}",
     "algorithm": "the signature is right, but is made with another algorithm: {detail}",
     "newline_in_secret": "the signature is right with a line end or a space more in one secret",
@@ -211,10 +213,11 @@ def _spelling(
     """Try another prefix, encoding, algorithm and key."""
     names = headers_of([scheme])
     bare = replace(scheme, kinds=(replace(scheme.kinds[0], prefix=""),))
-    for prefix in {kind.prefix for kind in scheme.kinds} | {"sha256=", "sha1=", "v1=", "v0="}:
+    for prefix in (*(kind.prefix for kind in scheme.kinds), *_PREFIXES):
         stripped = _rewritten(request, names, _without(prefix))
         if _valid(bare, secrets, stripped, now) and not _valid(scheme, secrets, request, now):
-            yield Finding("prefix")
+            bearer = prefix == "Bearer " and scheme.encoding is Encoding.PLAIN
+            yield Finding("bearer" if bearer else "prefix")
             break
     lowered = _rewritten(request, names, lambda value: _keeping_prefix(value, scheme, bytes.lower))
     if scheme.encoding is Encoding.HEX and _valid(scheme, secrets, lowered, now):
