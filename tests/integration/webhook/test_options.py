@@ -399,6 +399,17 @@ async def test_a_hook_says_how_its_sender_signs(gateway: Gateway) -> None:
     assert (await gateway.rows())[0]["event"] == "build"
 
 
+async def test_a_hook_says_which_header_holds_its_token(gateway: Gateway) -> None:
+    generic = endpoint_pb.GenericScheme(header="X-Api-Key", event="build")
+    hook = await gateway.hook("generic_token", options=options(generic=generic))
+
+    right = await gateway.post(hook, BODY, {"X-Api-Key": SECRET.decode()}, secret=None)
+    wrong = await gateway.post(hook, BODY, {"Authorization": SECRET.decode()}, secret=None)
+
+    assert (right.status, wrong.status) == (200, 401)
+    assert (await gateway.rows())[0]["event"] == "build"
+
+
 @pytest.mark.parametrize(
     ("fields", "provider", "field"),
     [
@@ -416,6 +427,20 @@ async def test_a_hook_says_how_its_sender_signs(gateway: Gateway) -> None:
             "endpoint.options.generic.algorithm",
         ),
         ({"generic": endpoint_pb.GenericScheme()}, "github", "endpoint.options.generic"),
+        *(
+            (
+                {"generic": endpoint_pb.GenericScheme(header="X-Key", event="e", **{name: value})},
+                "generic_token",
+                f"endpoint.options.generic.{name}",
+            )
+            for name, value in (
+                ("algorithm", "sha256"),
+                ("algorithm", "md5"),
+                ("encoding", "hex"),
+                ("prefix", "Bearer"),
+                ("separator", ","),
+            )
+        ),
     ],
 )
 async def test_a_wish_that_cannot_be_is_refused_by_its_field(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Collection
 from dataclasses import dataclass, replace
 from functools import lru_cache
 
@@ -18,6 +19,8 @@ ENCODINGS = {"hex": Encoding.HEX, "base64": Encoding.BASE64}
 _HEADER = re.compile(r"[a-z0-9!#$%&'*+.^_`|~-]{1,100}")
 _PREFIX = re.compile(r"[\x21-\x7e]{0,50}")
 _LONGEST_EVENT = 100
+# What is said of an HMAC; a token is compared as it is.
+_OF_AN_HMAC = ("algorithm", "encoding", "prefix", "separator")
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,6 +53,14 @@ def violations(provider: str, generic: Generic) -> list[tuple[str, str]]:
     if len(generic.event) > _LONGEST_EVENT or not generic.event.isprintable():
         found.append(("event", f"must be at most {_LONGEST_EVENT} printable characters"))
     return found
+
+
+def misplaced(provider: str, named: Collection[str]) -> list[tuple[str, str]]:
+    """Say which of the fields that a hook names mean nothing to its sender, and why."""
+    if provider != "generic_token":
+        return []
+    problem = "is of generic_hmac only: a token is compared as it is"
+    return [(name, problem) for name in _OF_AN_HMAC if name in named]
 
 
 def told(provider: Provider, generic: Generic | None) -> Provider:

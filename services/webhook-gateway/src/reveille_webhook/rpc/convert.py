@@ -19,7 +19,7 @@ from reveille_webhook.domain.endpoint import (
     Secret,
 )
 from reveille_webhook.domain.exclusion import LONGEST_TEXT
-from reveille_webhook.domain.generic import Generic, violations
+from reveille_webhook.domain.generic import Generic, misplaced, violations
 from reveille_webhook.domain.lane import is_path
 from reveille_webhook.domain.provider import BodyHash, Computed, Provider, Source
 from reveille_webhook.domain.scheme import Header, Item, Path, Scheme
@@ -148,7 +148,10 @@ def read_options(
             given.separator,
             given.event,
         )
-        for name, problem in violations(provider, generic):
+        named = [each.name for each, _ in given.ListFields()]
+        # Of what means nothing here its value does not matter.
+        problems = dict(violations(provider, generic)) | dict(misplaced(provider, named))
+        for name, problem in problems.items():
             field = f"{path}.generic" + (f".{name}" if name else "")
             found.add(field, problem, "INVALID_FIELD")
     for name, values, most in (

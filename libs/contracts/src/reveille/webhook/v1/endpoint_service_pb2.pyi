@@ -156,7 +156,10 @@ Global___EndpointOptions: _TypeAlias = EndpointOptions  # noqa: Y015
 
 @_typing.final
 class GenericScheme(_message.Message):
-    """How a sender without a row of its own signs."""
+    """How a sender without a row of its own signs. Of a token only the header and the event can be told: the others are
+    refused. Of an HMAC, as soon as something but the event is told otherwise than usual, nothing stands before a
+    signature but the prefix that is told.
+    """
 
     DESCRIPTOR: _descriptor.Descriptor
 
