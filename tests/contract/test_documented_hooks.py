@@ -10,10 +10,11 @@ import pytest
 
 from reveille.webhook.v1 import endpoint_service_pb2
 from reveille_webhook.config import Settings
-from reveille_webhook.domain import endpoint, generic
+from reveille_webhook.domain import endpoint, generic, signature
 from reveille_webhook.domain.exclusion import LONGEST_TEXT
 from reveille_webhook.domain.provider import BodyHash, Computed, Provider, Source
-from reveille_webhook.domain.scheme import Header
+from reveille_webhook.domain.scheme import Algorithm, Header, Key, Scheme, fields_of
+from reveille_webhook.http.protocol import Limits
 from reveille_webhook.providers.table import PROVIDERS
 
 DOCS = Path(__file__).resolve().parents[2] / "docs"
@@ -40,8 +41,8 @@ def row(provider: Provider) -> str:
     credential = places(each for scheme in provider.schemes for each in scheme.sources)
     needed = "; demanded" if provider.demands_secret else ""
     event = "; ".join(filter(None, (places(provider.event), places(provider.action))))
-    cells = (f"`{provider.name}`", credential + needed, event, places(provider.dedupe) or "none")
-    return "| " + " | ".join(cells) + " |"
+    names = (event, places(provider.dedupe) or "none", places(provider.sender))
+    return "| " + " | ".join((f"`{provider.name}`", credential + needed, *names)) + " |"
 
 
 def options() -> dict[str, str]:
@@ -55,6 +56,93 @@ def test_every_sender_is_on_the_page_as_its_row_is() -> None:
     written = [line for line in SENDERS.splitlines() if line.startswith("| `")]
 
     assert written == [row(PROVIDERS[name]) for name in sorted(PROVIDERS)]
+
+
+def needs_something_first(provider: Provider) -> bool:
+    """Whether its secret is no word that both know, or has to be there at another moment."""
+    kinds = [kind for scheme in provider.schemes for kind in scheme.kinds]
+    public = any(
+        kind.algorithm is Algorithm.ECDSA_P256
+        or (kind.algorithm is Algorithm.ED25519 and kind.key is Key.HEX)
+        for kind in kinds
+    )
+    bearer = provider.special is None and Header("authorization") in provider.schemes[0].sources
+    signs_url = any("url" in fields_of(scheme) for scheme in provider.schemes)
+    kept = any(each.kept for each in provider.handshakes)
+    token = bearer and kinds[0].algorithm is Algorithm.EQUALS
+    return provider.demands_secret or public or token or signs_url or kept
+
+
+def test_who_needs_something_before_the_first_request_is_on_the_page() -> None:
+    section = SENDERS.split("## Before its first request\n")[1]
+    heads = re.findall(r"^- ([^:]*):", section, re.MULTILINE)
+    named = [name for head in heads for name in re.findall(r"`(\w+)`", head)]
+
+    assert set(named) <= set(PROVIDERS)
+    assert sorted(heads) == heads
+    assert {name for name, each in PROVIDERS.items() if needs_something_first(each)} <= set(named)
+
+
+def test_what_the_options_leave_out_is_on_the_page() -> None:
+    hmac, token = PROVIDERS["generic_hmac"], PROVIDERS["generic_token"]
+    none = hmac.schemes[0]
+    some = generic.told(hmac, generic.Generic(separator=",")).schemes[0]
+    separator = generic.told(hmac, generic.Generic(prefix="x")).schemes[0].separator
+
+    assert scheme_row("none of them is named", none, none.separator) in WEBHOOKS
+    assert scheme_row("any of them is named", some, separator) in WEBHOOKS
+    assert f"`generic_token` looks into {places(token.schemes[0].sources)} " in WEBHOOKS
+
+
+def scheme_row(when: str, scheme: Scheme, separator: str) -> str:
+    (kind,) = scheme.kinds
+    algorithm = next(name for name, each in generic.ALGORITHMS.items() if each is kind.algorithm)
+    cells = [f"`{algorithm}`", f"`{scheme.encoding.value}`"]
+    cells += [f"`{each}`" if each else "none" for each in (kind.prefix, separator)]
+    return "| " + " | ".join((when, places(scheme.sources), *cells)) + " |"
+
+
+def test_the_limits_are_on_the_page() -> None:
+    section = WEBHOOKS.split("## Limits\n")[1].split("\n## ")[0]
+    lines = [line for line in section.splitlines() if line.startswith("| ")]
+    settings = {name: field.default for name, field in Settings.model_fields.items()}
+    limits = Limits()
+
+    def of(text: str) -> str:
+        (line,) = (line for line in lines if text in line)
+        return line
+
+    for name in (
+        "connections_per_address",
+        "http_connections",
+        "ip_ceiling",
+        "credential_debt",
+        "http_head_timeout",
+        "http_request_timeout",
+        "http_idle_timeout",
+    ):
+        usual = f"{settings[name]:,g}" + (" s" if name.endswith("timeout") else "")
+        assert f" | {usual} | " in of(f"`REVEILLE_{name.upper()}`")
+    assert f" {endpoint.DEFAULT_BODY_BYTES >> 10} KiB" in of("--max-body-bytes")
+    assert f" {endpoint.MOST_BODY_BYTES >> 20} MiB" in of("--max-body-bytes")
+    assert f" | {limits.head_count} fields, {limits.head_bytes >> 10} KiB | " in of("headers, ")
+    assert f" | {limits.pipelined} | " in of("wait on one connection")
+    assert f" | {signature.MOST_SIGNATURES} | " in of("signatures in one request")
+
+
+def test_how_far_a_signed_time_may_be_off_is_on_the_page() -> None:
+    (line,) = (line for line in WEBHOOKS.splitlines() if line.startswith("| how far a signed time"))
+    stamps = {
+        (provider.name, scheme.stamp.past, scheme.stamp.future)
+        for provider in PROVIDERS.values()
+        for scheme in provider.schemes
+        if scheme.stamp is not None
+    }
+    others = {(past, future) for name, past, future in stamps if name != "linear"}
+
+    assert others == {(300, 300)}
+    assert ("linear", 60, 60) in stamps
+    assert "300 s to both sides; of `linear` 60 s" in line
 
 
 def test_every_option_is_on_the_page() -> None:

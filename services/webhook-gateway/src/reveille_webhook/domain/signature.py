@@ -36,7 +36,7 @@ _DIGESTS = {
     Algorithm.HMAC_SHA512: hashlib.sha512,
 }
 # More signatures than any sender rolls keys for; each costs time.
-_MOST_SIGNATURES = 32
+MOST_SIGNATURES = 32
 
 
 def verify(provider: Provider, secrets: Sequence[bytes], request: Request, now: float) -> Verdict:
@@ -131,7 +131,7 @@ def _items(scheme: Scheme, request: Request) -> list[bytes] | None:
             return None
         for value in values:
             items += value.split(scheme.separator.encode()) if scheme.separator else [value]
-    return items if len(items) <= _MOST_SIGNATURES else None
+    return items if len(items) <= MOST_SIGNATURES else None
 
 
 def _given(scheme: Scheme, items: Sequence[bytes]) -> list[tuple[Kind, bytes]]:
