@@ -216,3 +216,32 @@ async def test_a_secret_that_its_sender_brings_is_taken_once(gateway: Gateway) -
 
     assert (taken, nowhere) == ([True, False], False)
     assert [each.hint for each in await secrets.list(hook.id)] == ["aaaa"]
+
+
+@pytest.mark.parametrize(
+    ("provider", "headers", "body"),
+    [
+        ("notion", {}, b'{"verification_token":"secret_of_a_test"}'),
+        ("asana", {"X-Hook-Secret": "a secret of a sender"}, b"{}"),
+    ],
+)
+async def test_a_first_request_that_brings_a_secret_is_taken_where_there_is_none(
+    gateway: Gateway, provider: str, headers: dict[str, str], body: bytes
+) -> None:
+    without, with_one = await gateway.hook(provider, secret=None), await gateway.hook(provider)
+
+    taken = await gateway.post(without, body, headers, secret=None)
+    refused = await gateway.post(with_one, body, headers, secret=None)
+
+    assert (taken.status, refused.status) == (200, 401)
+    kept = [
+        (row["event"], row["body"]) for row in await gateway.rows() if row["state"] == "ignored"
+    ]
+    listed = await gateway.endpoints().ListSecrets(
+        pb.ListSecretsRequest(endpoint_id=str(without.id))
+    )
+    if provider == "notion":
+        # People read it there, and put it in place.
+        assert (kept, len(listed.secrets)) == ([("verification_token", body)], 0)
+    else:
+        assert (kept, [each.hint for each in listed.secrets]) == ([], ["nder"])

@@ -7,10 +7,16 @@ import hmac
 import json
 import re
 from dataclasses import fields, replace
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
 import pytest
+from cryptography import x509
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+from cryptography.hazmat.primitives.asymmetric.rsa import RSAPublicKey
+from cryptography.hazmat.primitives.serialization import Encoding as KeyEncoding
+from cryptography.hazmat.primitives.serialization import PublicFormat, load_pem_public_key
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.unit.webhook.signing import NOW, Signed, samples
@@ -373,3 +379,22 @@ def test_a_token_with_an_end_is_refused_after_it() -> None:
     ]
 
     assert states == [SignatureState.VALID, SignatureState.INVALID]
+
+
+def test_of_a_certificate_the_public_key_counts_and_not_the_certificate() -> None:
+    row = PROVIDERS["aws_sns"]
+    (one,) = samples(row)
+    public = load_pem_public_key(one.secret)
+    assert isinstance(public, RSAPublicKey)
+    name = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, "sns.test")])
+    begin = datetime.fromtimestamp(NOW, UTC)
+    certificate = (
+        x509.CertificateBuilder(name, name, public, 1, begin, begin + timedelta(days=1))
+        .sign(Ed25519PrivateKey.generate(), None)
+        .public_bytes(KeyEncoding.PEM)
+    )
+    der = public.public_bytes(KeyEncoding.DER, PublicFormat.SubjectPublicKeyInfo)
+
+    assert state_of(row, [one.secret], one.request) is SignatureState.VALID
+    assert state_of(row, [base64.b64encode(der)], one.request) is SignatureState.VALID
+    assert state_of(row, [certificate], one.request) is SignatureState.INVALID
