@@ -25,7 +25,7 @@ class MeasureQueue:
         for name, unit, text, figure in (
             (semconv.METRIC_QUEUE_DEPTH, "1", "Deliveries that are due", "due"),
             (semconv.METRIC_OLDEST_AGE, "s", "How long the oldest of them is due", "oldest"),
-            ("reveille.webhook.held_now", "1", "Deliveries that are held", "held"),
+            (semconv.METRIC_HELD_NOW, "1", "Deliveries that are held", "held"),
         ):
             telemetry.meter.create_observable_gauge(
                 name, callbacks=[self._observer(figure)], unit=unit, description=text

@@ -27,7 +27,7 @@ class Tracing:
             semconv.METRIC_DELIVERIES, description="Requests at hooks, by outcome."
         )
         self._held = telemetry.meter.create_counter(
-            "reveille.webhook.held", description="Deliveries that the loop breaker took hold of."
+            semconv.METRIC_HELD, description="Deliveries that the loop breaker took hold of."
         )
         self._durations = telemetry.meter.create_histogram(
             semconv.HTTP_SERVER_DURATION,
@@ -87,7 +87,7 @@ class Tracing:
         self._durations.record(
             seconds, {semconv.HTTP_ROUTE: "/hooks/{token}", semconv.HTTP_STATUS_CODE: status}
         )
-        self._deliveries.add(1, {"reveille.delivery.outcome": outcome})
+        self._deliveries.add(1, {semconv.DELIVERY_OUTCOME: outcome})
 
     def found(self, span: Span, endpoint: OpenEndpoint) -> None:
         """Note which hook a request is for."""
@@ -100,7 +100,7 @@ class Tracing:
         """Note what became of a request's delivery."""
         if not span.is_recording():
             return
-        span.set_attribute("reveille.delivery.outcome", answer.outcome.value)
+        span.set_attribute(semconv.DELIVERY_OUTCOME, answer.outcome.value)
         if answer.delivery_id is not None:
             span.set_attribute(semconv.DELIVERY_ID, str(answer.delivery_id))
         if answer.run_id is not None:
