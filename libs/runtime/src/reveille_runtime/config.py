@@ -35,8 +35,18 @@ def _listen_address(value: str) -> str:
     return value
 
 
+def _public_url(value: str) -> str:
+    parts = urlsplit(value)
+    if parts.scheme not in {"http", "https"} or not parts.hostname:
+        raise ValueError("must look like https://hooks.example.com")
+    if parts.query or parts.fragment or parts.username:
+        raise ValueError("must be an address alone, without a query or a user")
+    return value.rstrip("/")
+
+
 DatabaseUrl = Annotated[str, AfterValidator(_database_url)]
 ListenAddress = Annotated[str, AfterValidator(_listen_address)]
+PublicUrl = Annotated[str, AfterValidator(_public_url)]
 
 
 class DatabaseSettings(BaseModel):

@@ -2,21 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Annotated, ClassVar
-from urllib.parse import urlsplit
+from typing import ClassVar
 
-from pydantic import AfterValidator, Field, FilePath
+from pydantic import Field, FilePath
 
-from reveille_runtime.config import ListenAddress, ServiceSettings
-
-
-def _public_url(value: str) -> str:
-    parts = urlsplit(value)
-    if parts.scheme not in {"http", "https"} or not parts.hostname:
-        raise ValueError("must look like https://hooks.example.com")
-    if parts.query or parts.fragment or parts.username:
-        raise ValueError("must be an address alone, without a query or a user")
-    return value.rstrip("/")
+from reveille_runtime.config import ListenAddress, PublicUrl, ServiceSettings
 
 
 class Settings(ServiceSettings):
@@ -28,7 +18,7 @@ class Settings(ServiceSettings):
     scheduler_target: ListenAddress = "127.0.0.1:50051"
     webhook_target: ListenAddress = "127.0.0.1:50053"
     heartbeat_target: ListenAddress = "127.0.0.1:50054"
-    public_url: Annotated[str, AfterValidator(_public_url)] | None = Field(
+    public_url: PublicUrl | None = Field(
         default=None, description="where senders reach the gateway; hook_url is empty without it"
     )
     retention_days: int = Field(

@@ -6,18 +6,12 @@ from typing import Annotated, ClassVar
 
 from pydantic import AfterValidator, Field, FilePath
 
-from reveille_runtime.config import ListenAddress, ServiceSettings
+from reveille_runtime.config import ListenAddress, PublicUrl, ServiceSettings
 from reveille_webhook.domain.client_address import networks
 
 
 def _proxies(value: tuple[str, ...]) -> tuple[str, ...]:
     networks(value)
-    return value
-
-
-def _public_url(value: str) -> str:
-    if not value.startswith(("https://", "http://")) or value.endswith("/"):
-        raise ValueError("must be an http or https address without a slash at its end")
     return value
 
 
@@ -36,7 +30,7 @@ class Settings(ServiceSettings):
         default=(),
         description="networks of our own proxies, whose X-Forwarded-For is read; a JSON list",
     )
-    public_url: Annotated[str, AfterValidator(_public_url)] | None = Field(
+    public_url: PublicUrl | None = Field(
         default=None,
         description="what senders' addresses begin with, which some of them sign; "
         "https and the request's Host when not set",
