@@ -183,14 +183,35 @@ async def test_every_way_to_come_to_nothing_is_told_apart(
     assert findings[2].reason == "event_filtered"
 
 
+async def test_what_came_in_during_a_pause_can_be_replayed(
+    gateway: Gateway, peer: FakeAutopilot
+) -> None:
+    hook = await gateway.hook()
+    peer.admits = lambda facts: dispatch_pb.AdmitResult(
+        delivery_id=facts.delivery_id,
+        outcome=dispatch_pb.ADMIT_OUTCOME_IGNORED,
+        reason=reason_pb2.REASON_AUTOPILOT_PAUSED,
+    )
+    delivery_id = (await gateway.post(hook, BODY)).json["delivery_id"]
+
+    (found,) = await explained(gateway, delivery_id)
+
+    # Its sender was told that it is safe, and does not send it again by itself.
+    assert (found.state, found.reason) == ("ignored", "autopilot_paused")
+    assert "replay it once the autopilot is active" in found.text
+    assert found.command == f"reveille deliveries replay {delivery_id}"
+
+
 async def test_a_hook_is_explained_too(gateway: Gateway) -> None:
     bearer, expiring = await gateway.hook(secret=None), await gateway.hook()
     await gateway.sql(
         "UPDATE webhook.endpoint_secrets SET expires_at = clock_timestamp() - interval '1 s'"
     )
 
+    demanding = await gateway.hook("aws_sns", secret=None)
     (open_hook,) = await explained(gateway, bearer.id)
     (refusing,) = await explained(gateway, expiring.id)
+    (bare,) = await explained(gateway, demanding.id)
     await gateway.endpoints().DeleteEndpoint(
         endpoint_pb.DeleteEndpointRequest(endpoint_id=str(bearer.id), revision=2)
     )
@@ -203,3 +224,6 @@ async def test_a_hook_is_explained_too(gateway: Gateway) -> None:
     ]
     assert "its address is the only credential" in open_hook.text
     assert refusing.command == f"reveille triggers secrets add {expiring.id}"
+    assert bare.state == "refusing"
+    assert "its sender needs one" in bare.text
+    assert bare.command == f"reveille triggers secrets add {demanding.id}"

@@ -11,6 +11,7 @@ from reveille_runtime.explain import Finding, iso, span_of, uuid_or_none
 from reveille_webhook.domain.delivery import Delivery
 from reveille_webhook.domain.diagnosis import finding_of, text_of
 from reveille_webhook.domain.states import DeliveryState, Judgement
+from reveille_webhook.providers.table import PROVIDERS
 from reveille_webhook.store import deliveries, endpoints
 from reveille_webhook.store.endpoints import ExplainedEndpoint
 
@@ -61,7 +62,10 @@ def _endpoint(endpoint: ExplainedEndpoint, newest: Delivery | None) -> Finding:
         text = (
             f"the hook takes {endpoint.provider} requests of up to {endpoint.max_body_bytes} bytes"
         )
-        if not endpoint.secrets:
+        if not endpoint.secrets and _demands_secret(endpoint):
+            state = "refusing"
+            text = "every request is refused: the hook has no secret, and its sender needs one"
+        elif not endpoint.secrets:
             text += "; it has no signing secret, so its address is the only credential"
         elif not endpoint.live_secrets:
             state = "refusing"
@@ -92,6 +96,11 @@ def _endpoint(endpoint: ExplainedEndpoint, newest: Delivery | None) -> Finding:
     )
 
 
+def _demands_secret(endpoint: ExplainedEndpoint) -> bool:
+    sender = PROVIDERS.get(endpoint.provider or "")
+    return sender is not None and sender.demands_secret
+
+
 def _delivery(delivery: Delivery, now: datetime) -> Finding:
     """Say what became of a request."""
     name = delivery.event + (f".{delivery.action}" if delivery.action else "")
@@ -114,7 +123,7 @@ def _delivery(delivery: Delivery, now: datetime) -> Finding:
             state = "ignored"
             text = f"it was ignored: {delivery.message or delivery.reason}"
             if delivery.reason == "autopilot_paused":
-                text += "; send it again once the autopilot is active"
+                text += "; replay it once the autopilot is active"
         case DeliveryState.REJECTED:
             state = "rejected"
             text = f"it was refused: {_REJECTED.get(delivery.reason, delivery.message)}"
@@ -165,6 +174,8 @@ def _command(delivery: Delivery) -> str:
             return f"reveille triggers secrets list {delivery.endpoint_id}"
         case DeliveryState.HELD:
             return f"reveille deliveries release {delivery.endpoint_id}"
+        case DeliveryState.IGNORED if delivery.reason == "autopilot_paused":
+            return f"reveille deliveries replay {delivery.id}"
         case DeliveryState.FAILED:
             return f"reveille deliveries replay {delivery.id}"
         case _:
