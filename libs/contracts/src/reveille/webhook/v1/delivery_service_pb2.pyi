@@ -36,7 +36,7 @@ class _DeliveryStateEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_Deliver
     DELIVERY_STATE_IGNORED: _DeliveryState.ValueType  # 3
     """The rule does not want it."""
     DELIVERY_STATE_REJECTED: _DeliveryState.ValueType  # 4
-    """Its signature is bad or missing."""
+    """It was refused: its signature is bad or missing, its body is too large, or its signed content came before."""
     DELIVERY_STATE_FAILED: _DeliveryState.ValueType  # 5
     """It could not be dispatched."""
     DELIVERY_STATE_HELD: _DeliveryState.ValueType  # 6
@@ -54,7 +54,7 @@ DELIVERY_STATE_DISPATCHED: DeliveryState.ValueType  # 2
 DELIVERY_STATE_IGNORED: DeliveryState.ValueType  # 3
 """The rule does not want it."""
 DELIVERY_STATE_REJECTED: DeliveryState.ValueType  # 4
-"""Its signature is bad or missing."""
+"""It was refused: its signature is bad or missing, its body is too large, or its signed content came before."""
 DELIVERY_STATE_FAILED: DeliveryState.ValueType  # 5
 """It could not be dispatched."""
 DELIVERY_STATE_HELD: DeliveryState.ValueType  # 6
