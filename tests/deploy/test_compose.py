@@ -208,6 +208,14 @@ def test_a_service_gets_its_own_secrets_only(service: str) -> None:
     }
 
 
+@pytest.mark.parametrize("service", PACKAGES)
+def test_a_service_is_not_killed_while_it_stops(service: str) -> None:
+    # It stops claiming, then serving, then working.
+    stages, grace = 3, settings_of(service).model_fields["drain_grace"].default
+
+    assert compose().services[service].stop_grace >= stages * grace
+
+
 @pytest.mark.parametrize("service", OURS)
 def test_commands_are_modules_of_ours(service: str) -> None:
     module = PACKAGES.get(service, "reveille_runtime.migrate")
