@@ -141,6 +141,36 @@ def test_adding_a_secret(desk: Desk, secret_file: str) -> None:
     assert outcome.json["hint"] == "ngth"
 
 
+@pytest.mark.parametrize(
+    ("left", "warned"),
+    [
+        (autopilot.ListSigningSecretsResponse(), "takes requests without a signature"),
+        (
+            autopilot.ListSigningSecretsResponse(
+                signing_secrets=[autopilot.SigningSecret(secret_id="s2")]
+            ),
+            "",
+        ),
+        (Unavailable("DEPENDENCY_UNAVAILABLE", "the gateway is away"), "could not be told"),
+    ],
+)
+def test_removing_a_secret_warns_of_a_hook_without_any(
+    desk: Desk, left: autopilot.ListSigningSecretsResponse | Unavailable, warned: str
+) -> None:
+    answers = [
+        Answer(AUTOPILOTS, "RemoveSigningSecret", autopilot.RemoveSigningSecretResponse()),
+        Answer(AUTOPILOTS, "ListSigningSecrets", left),
+    ]
+
+    outcome = desk.run("triggers", "secrets", "remove", "t1", "s1", answers=answers)
+
+    first, _, rest = outcome.err.partition("\n")
+    assert (outcome.exit_code, outcome.out, first) == (0, "", "Removed.")
+    assert warned in rest
+    assert bool(rest) == bool(warned)
+    assert outcome.requests[1].trigger_id == "t1"
+
+
 def ended(state: run_pb2.RunState.ValueType) -> Answer:
     reply = autopilot.WaitRunResponse(run=run_pb2.AutopilotRun(run_id="r1", state=state))
     return Answer(AUTOPILOTS, "WaitRun", reply)

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import hashlib
 
+import pytest
+
+from reveille.common.v1 import reason_pb2
 from reveille.webhook.v1 import delivery_service_pb2 as pb
 from reveille_cli.apis import DELIVERIES
 
@@ -30,6 +33,37 @@ def test_a_signature_is_explained(desk: Desk) -> None:
 
     assert (found.exit_code, found.out) == (0, "clock_off: its time is 400 s off\n")
     assert nothing.exit_code == 1
+
+
+@pytest.mark.parametrize(
+    ("delivery", "said"),
+    [
+        (
+            pb.Delivery(
+                state=pb.DELIVERY_STATE_REJECTED,
+                reason=reason_pb2.REASON_BODY_TOO_LARGE,
+                message="it is too large",
+            ),
+            "It was refused, and not for its signature: body_too_large: it is too large\n",
+        ),
+        (
+            pb.Delivery(state=pb.DELIVERY_STATE_DISPATCHED),
+            "Nothing failed: the signature is not_required.\n",
+        ),
+    ],
+)
+def test_what_was_refused_for_something_else_is_said(
+    desk: Desk, delivery: pb.Delivery, said: str
+) -> None:
+    told = pb.ExplainSignatureResponse(signature_state=pb.SIGNATURE_STATE_NOT_REQUIRED)
+    answers = [
+        Answer(DELIVERIES, "ExplainSignature", told),
+        Answer(DELIVERIES, "GetDelivery", pb.GetDeliveryResponse(delivery=delivery)),
+    ]
+
+    outcome = desk.run("hooks", "explain", "d", answers=answers)
+
+    assert (outcome.exit_code, outcome.out) == (0, said)
 
 
 def test_deliveries_are_searched_replayed_released_purged_and_watched(desk: Desk) -> None:

@@ -102,6 +102,8 @@ def _command(noun: Noun, verb: Verb) -> Callable[..., None]:
                     _list(client, printer, noun, verb, request, **paging)
                 else:
                     _show(client.call(api, verb.rpc, request), noun, verb, printer)
+                if verb.after is not None:
+                    verb.after(client, request, printer)
             except Failure as failure:
                 put_in_words(failure, noun, verb)
                 raise

@@ -89,6 +89,7 @@ class Verb:
         read: The RPC that reads the thing of an update.
         judge: Looks at what is shown: says what a person has to know, and ends the command with
             another code than 0 where the answer is not what was wanted.
+        after: Asks what else a person has to know, once it is done and shown; given the request.
     """
 
     name: str
@@ -103,6 +104,7 @@ class Verb:
     read: str = ""
     check: Callable[[Any], None] | None = None
     judge: Callable[[Any, Printer], None] | None = None
+    after: Callable[[Client, Any, Printer], None] | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,7 +13,8 @@ from reveille.heartbeat.v1 import agent_pb2
 from reveille_cli.apply import hook_options
 from reveille_cli.apply.document import Node, Problems, from_elsewhere
 from reveille_cli.failures import Failure
-from reveille_cli.nouns.triggers import SECRET_BYTES, listen
+from reveille_cli.nouns.secrets import SECRET_BYTES
+from reveille_cli.nouns.triggers import listen
 from reveille_cli.nouns.workspaces import read_quota
 from reveille_cli.values import assign
 

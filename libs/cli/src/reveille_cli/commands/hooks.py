@@ -16,7 +16,7 @@ from reveille_cli.exits import ExitCode
 from reveille_cli.failures import Failure, refused
 from reveille_cli.jsonform import plain
 from reveille_cli.names import WORKSPACE_VARIABLE, find_workspace
-from reveille_cli.nouns.triggers import read_secret
+from reveille_cli.nouns.secrets import read_secret
 from reveille_cli.options import DEFAULT_DIR, DEFAULT_OUTPUT, DataDirOption, OutputOption
 from reveille_cli.signing import as_told, header_pairs, named, post, sign
 from reveille_cli.times import instant
@@ -193,7 +193,8 @@ def explain(
 ) -> None:
     """Tell why a delivery's signature failed; the signature that was expected is never shown.
 
-    Exits with 1 when none of the usual reasons was found.
+    Of one that was refused for something else it tells for what. Exits with 1 when none of the
+    usual reasons was found.
     """
     with session(data_dir, output) as (client, printer):
         request = DELIVERIES.request("ExplainSignature", delivery_id=delivery_id)
@@ -207,9 +208,19 @@ def explain(
         elif failed:
             printer.text("The signature matches no live secret, and no usual mistake explains it.")
         else:
-            printer.text(f"Nothing failed: the signature is {found['signature_state']}.")
+            wanted = DELIVERIES.request("GetDelivery", delivery_id=delivery_id)
+            answer = plain(client.call(DELIVERIES, "GetDelivery", wanted).delivery)
+            printer.text(_other(answer, found["signature_state"]))
         if failed and not found["findings"]:
             raise typer.Exit(ExitCode.FAILED)
+
+
+def _other(delivery: Mapping[str, Any], signature: str) -> str:
+    """Say of a delivery whose signature did not fail whether something else was refused."""
+    if delivery["state"] != "rejected":
+        return f"Nothing failed: the signature is {signature}."
+    words = ": ".join(each for each in (delivery["reason"], delivery["message"]) if each)
+    return f"It was refused, and not for its signature: {words}"
 
 
 def _one_secret(file: str | None, variable: str | None) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Sequence
 from typing import Annotated, Any
 
@@ -14,35 +13,18 @@ from reveille_cli.connection import Client
 from reveille_cli.declare import Noun, Param, Verb
 from reveille_cli.failures import Failure, refused
 from reveille_cli.names import AUTOPILOT, WORKSPACE_VARIABLE, find_id
+from reveille_cli.nouns import secrets
+from reveille_cli.nouns.secrets import NOT_BOTH, read_secret
 from reveille_cli.nouns.shared import ETAG, REQUEST_ID, the, truth
 from reveille_cli.options import DEFAULT_DIR, DEFAULT_OUTPUT, DataDirOption, OutputOption
 from reveille_cli.printer import Printer
-from reveille_cli.values import assign, assign_json, read_file
+from reveille_cli.values import assign, assign_json
 
 CREDENTIAL_NOTE = "The hook's address is a credential, and it is shown only now."
-SECRET_BYTES = range(16, 1025)
-_NOT_BOTH = "give --signing-secret-file or --signing-secret-env, not both"
 _ID = the("trigger_id", "The trigger.")
 _AUTOPILOT = the("autopilot_id", "The autopilot.", AUTOPILOT)
 _LABEL = Param("label", "A name for people.")
 _DISABLED = Param("disabled", "Create it switched off.")
-
-
-def _secret(request: Any, text: str, name: str) -> None:
-    request.secret = read_secret(text, None, name)
-
-
-def _secret_of_environment(request: Any, text: str, name: str) -> None:
-    if request.secret:
-        raise refused(name, _NOT_BOTH)
-    request.secret = read_secret(None, text, name)
-
-
-def _require_secret(request: Any) -> None:
-    if not request.secret:
-        raise refused(
-            "signing_secret", "is required: give --signing-secret-file or --signing-secret-env"
-        )
 
 
 def listen(webhook: Any, events: Sequence[str]) -> None:
@@ -59,71 +41,6 @@ def _filters(request: Any, events: list[str], name: str) -> None:
 
 def _enabled(request: Any, text: str, name: str) -> None:
     request.trigger.enabled = truth(text, name)
-
-
-def read_secret(file: str | None, variable: str | None, name: str) -> bytes:
-    """Read a secret from a file (one line end at its end does not count) or from a variable."""
-    if file is not None:
-        secret = read_file(file, name).removesuffix(b"\n").removesuffix(b"\r")
-    else:
-        value = os.environ.get(variable or "")
-        if not value:
-            raise refused(name, f"the variable {variable} is not set")
-        secret = os.fsencode(value)
-    # What the service accepts; said before anything is made that would have to be undone.
-    if len(secret) not in SECRET_BYTES:
-        raise refused(
-            name,
-            f"must have {SECRET_BYTES[0]} to {SECRET_BYTES[-1]} bytes, and has {len(secret)}",
-        )
-    return secret
-
-
-SECRETS = Noun(
-    name="secrets",
-    help="Signing secrets of a webhook trigger; several may live at once.",
-    api=AUTOPILOTS,
-    verbs=(
-        Verb(
-            "add",
-            "Add a signing secret, from a file or from a variable.",
-            "AddSigningSecret",
-            (
-                _ID,
-                Param(
-                    "",
-                    "The file that holds it, or - for stdin; a line end at its end is left out.",
-                    flag="--signing-secret-file",
-                    apply=_secret,
-                ),
-                Param(
-                    "",
-                    "The environment variable that holds it.",
-                    flag="--signing-secret-env",
-                    apply=_secret_of_environment,
-                ),
-                Param("expire_time", "When it stops counting, in RFC 3339.", flag="--expires"),
-                REQUEST_ID,
-            ),
-            shows="signing_secret",
-            check=_require_secret,
-        ),
-        Verb(
-            "list",
-            "List the signing secrets by their hints, never their values.",
-            "ListSigningSecrets",
-            (_ID,),
-            shows="signing_secrets",
-        ),
-        Verb(
-            "remove",
-            "Remove a signing secret.",
-            "RemoveSigningSecret",
-            (_ID, the("secret_id", "The secret.")),
-            note="Removed.",
-        ),
-    ),
-)
 
 
 def create_webhook(
@@ -178,7 +95,7 @@ def create_webhook(
     """
     with session(data_dir, output) as (client, printer):
         if signing_secret_file is not None and signing_secret_env is not None:
-            raise refused("signing_secret", _NOT_BOTH)
+            raise refused("signing_secret", NOT_BOTH)
         secret = b""
         if signing_secret_file is not None or signing_secret_env is not None:
             secret = read_secret(signing_secret_file, signing_secret_env, "signing_secret")
@@ -343,5 +260,5 @@ NOUN = Noun(
             note="Deleted.",
         ),
     ),
-    actions=(("create-webhook", create_webhook), ("secrets", SECRETS)),
+    actions=(("create-webhook", create_webhook), ("secrets", secrets.NOUN)),
 )
