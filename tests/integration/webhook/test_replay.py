@@ -65,6 +65,18 @@ async def test_a_replay_has_the_same_bytes_and_a_run_of_its_own(
     )
 
 
+async def test_what_a_hook_leaves_out_is_not_left_out_of_a_replay(gateway: Gateway) -> None:
+    hook = await gateway.hook(options=endpoint_pb.EndpointOptions(own_markers=["opened"]))
+    left_out = (await gateway.post(hook, BODY)).json
+
+    await admin_of(gateway, hook).ReplayDelivery(replay(left_out["delivery_id"]))
+    await gateway.work()
+
+    rows = await gateway.rows()
+    assert left_out["reason"] == "own_marker"
+    assert [each["state"] for each in rows] == ["ignored", "dispatched"]
+
+
 async def test_what_nobody_vouches_for_is_not_replayed(gateway: Gateway) -> None:
     hook = await gateway.hook()
     rejected = (await gateway.post(hook, BODY, secret=b"another")).json["delivery_id"]
