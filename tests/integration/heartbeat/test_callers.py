@@ -253,6 +253,11 @@ async def test_an_agent_is_shown_without_its_secrets_and_with_its_state(stage: S
     shown_config = MessageToDict(agent.adapter_config)
     assert shown_config["env"] == {"API_TOKEN": "********", "COLOUR": "blue"}
     assert (agent.status, agent.owner_user_id) == (agent_pb2.AGENT_STATUS_IDLE, OWNER)
+    # What is shown is not the secret: elsewhere it would be taken for one.
+    for name in ("API_TOKEN", "OTHER_TOKEN"):
+        with pytest.raises(InvalidArgument) as masked, as_domain_errors():
+            await world.agent("x", "process", {"command": ["x"], "env": {name: "********"}})
+        assert {each.field for each in masked.value.violations} == {f"adapter_config.env.{name}"}
 
     result = await world.wake(agent, "manual:1")
     await process_in(stage.folder / "pid")

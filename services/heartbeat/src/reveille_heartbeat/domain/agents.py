@@ -98,3 +98,11 @@ def unmasked(config: Mapping[str, Any], before: Mapping[str, Any]) -> dict[str, 
         for name, value in env.items()
     }
     return {**config, "env": kept}
+
+
+def masks(config: Mapping[str, Any]) -> list[str]:
+    """Name the variables whose value is only the stars that a secret is shown as."""
+    env = config.get("env")
+    if not isinstance(env, Mapping):
+        return []
+    return [name for name, value in env.items() if value == MASKED and is_secret_name(name)]

@@ -15,7 +15,12 @@ from reveille_heartbeat.usecases.agents.create_agent import CreateAgent, NewAgen
 from reveille_heartbeat.usecases.agents.move_agent import MoveAgent
 from reveille_heartbeat.usecases.agents.runtimes import Runtimes
 from reveille_heartbeat.usecases.agents.squads import Squads
-from reveille_heartbeat.usecases.agents.update_agent import CheckAdapter, UpdateAgent, judge
+from reveille_heartbeat.usecases.agents.update_agent import (
+    CheckAdapter,
+    UpdateAgent,
+    judge,
+    refuse_masks,
+)
 from reveille_heartbeat.usecases.reading import Reader
 from reveille_runtime.access import current_actor
 from reveille_runtime.ids import new_id
@@ -60,6 +65,7 @@ class AgentServicer(SquadCalls, RuntimeCalls):
             repeatable=parse.repeatable(actor, "CreateAgent", request, request.request_id),
         )
         judge(found, new.settings, self._check_adapter)
+        refuse_masks(found, new.settings)
         found.check()
         actor.require_member(new.workspace_id)
         return pb.CreateAgentResponse(agent=shown(await self._create(new)))

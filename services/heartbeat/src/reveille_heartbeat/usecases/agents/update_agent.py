@@ -9,7 +9,7 @@ from uuid import UUID
 
 from asyncpg import UniqueViolationError
 
-from reveille_heartbeat.domain.agents import AgentEdit, AgentSettings
+from reveille_heartbeat.domain.agents import AgentEdit, AgentSettings, masks
 from reveille_heartbeat.domain.states import AgentState
 from reveille_heartbeat.domain.values import Agent, InvocationRule
 from reveille_heartbeat.store.queries import Q
@@ -62,6 +62,12 @@ def judge(
             found.add(f"{at}{problem.field}", problem.description)
     if settings.invocation_user_ids and settings.invocation_rule is not InvocationRule.MEMBERS:
         found.add(f"{at}invocation_user_ids", "must be empty unless the rule lists members")
+
+
+def refuse_masks(found: Violations, settings: AgentSettings, at: str = "") -> None:
+    """Note stars that stand for no secret: what was read elsewhere is not the secret itself."""
+    for name in masks(settings.adapter_config):
+        found.add(f"{at}adapter_config.env.{name}", "is how a secret is shown; give the secret")
 
 
 class UpdateAgent:
@@ -126,6 +132,8 @@ class UpdateAgent:
         settings = edit.apply(AgentSettings.of(agent))
         found = Violations()
         judge(found, settings, self._check_adapter, _AT)
+        if "adapter_config" in edit.values:
+            refuse_masks(found, settings, _AT)
         found.check()
         if "manager_agent_id" in edit.values and settings.manager_agent_id is not None:
             if not chain.issuperset(await read_chain(tx, settings.manager_agent_id)):
