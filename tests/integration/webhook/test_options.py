@@ -353,11 +353,15 @@ async def test_of_copies_that_come_together_one_is_taken(
     assert sorted(answer.status for answer in answers) == [200] + [409] * 19
 
 
-async def test_an_id_that_is_signed_needs_no_content_key(gateway: Gateway) -> None:
+async def test_what_nobody_signed_has_no_content_key(gateway: Gateway) -> None:
     plain = await gateway.hook(secret=None)
+    token = await gateway.hook("generic_token")
     await gateway.post(plain, BODY, secret=None, delivery="d-1")
+    await gateway.post(token, BODY, {"Authorization": SECRET.decode()}, secret=None)
 
-    assert (await gateway.row())["content_key"] is None
+    rows = await gateway.rows()
+    assert [row["signature_state"] for row in rows] == ["not_required", "valid"]
+    assert [row["content_key"] for row in rows] == [None, None]
 
 
 async def test_our_own_doing_is_ignored_before_anybody_is_asked(

@@ -62,12 +62,17 @@ class Signed:
     scheme: Scheme | None = None
 
 
-def samples(provider: Provider) -> list[Signed]:
-    """Sign a small body by every scheme of a row."""
+def samples(provider: Provider, url: str = URL) -> list[Signed]:
+    """Sign a small body by every scheme of a row; an id that is in the body is there."""
+    if provider.name == "twilio":
+        return [_twilio(url)]
     special = _SPECIAL.get(provider.name)
     if special is not None:
         return [special()]
-    return [_by_scheme(scheme, kind) for scheme in provider.schemes for kind in scheme.kinds]
+    paths = [source.path for source in provider.dedupe if isinstance(source, Path)]
+    return [
+        _by_scheme(scheme, kind, paths, url) for scheme in provider.schemes for kind in scheme.kinds
+    ]
 
 
 def _secret(kind: Kind) -> tuple[bytes, bytes]:
@@ -104,11 +109,13 @@ def _stamp(stamp: Stamp) -> bytes:
             return datetime.fromtimestamp(NOW, UTC).isoformat().replace("+00:00", "Z").encode()
 
 
-def _by_scheme(scheme: Scheme, kind: Kind) -> Signed:
+def _by_scheme(scheme: Scheme, kind: Kind, ids: list[str], url: str) -> Signed:
     secret, key = _secret(kind)
     document: dict[str, object] = {"type": "thing.made", "id": "evt_1"}
+    for path in ids:
+        _put(document, path, "evt_1")
     headers: list[tuple[bytes, bytes]] = [(b"content-type", b"application/json")]
-    fields = {"method": b"POST", "url": URL.encode(), "secret": key, "id": b"msg_1"}
+    fields = {"method": b"POST", "url": url.encode(), "secret": key, "id": b"msg_1"}
     if scheme.stamp is not None:
         fields["timestamp"] = _stamp(scheme.stamp)
         if isinstance(scheme.stamp.source, Header):
@@ -136,7 +143,7 @@ def _by_scheme(scheme: Scheme, kind: Kind) -> Signed:
         _put(document, source.path, written.decode())
         fields["body"] = json.dumps(document, separators=(",", ":")).encode()
         where = ""
-    request = Request(headers, fields["body"], "POST", URL)
+    request = Request(headers, fields["body"], "POST", url)
     return Signed(request, secret, where, covers_body="{body}" in message, scheme=scheme)
 
 
@@ -225,15 +232,15 @@ def _monday() -> Signed:
     )
 
 
-def _twilio() -> Signed:
+def _twilio(url: str) -> Signed:
     body = b"MessageSid=SM1&From=12&Body=hello"
-    text = URL.encode() + b"BodyhelloFrom12MessageSidSM1"
+    text = url.encode() + b"BodyhelloFrom12MessageSidSM1"
     signature = base64.b64encode(hmac.digest(KEY, text, "sha1"))
     headers = [
         (b"content-type", b"application/x-www-form-urlencoded"),
         (b"x-twilio-signature", signature),
     ]
-    return Signed(Request(headers, body, "POST", URL), KEY, "x-twilio-signature")
+    return Signed(Request(headers, body, "POST", url), KEY, "x-twilio-signature")
 
 
 _SPECIAL = {
@@ -241,5 +248,4 @@ _SPECIAL = {
     "aws_sns": _sns,
     "msgraph": _graph,
     "monday": _monday,
-    "twilio": _twilio,
 }

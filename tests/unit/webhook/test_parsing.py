@@ -12,6 +12,7 @@ from reveille_webhook.domain import facts
 from reveille_webhook.domain.exclusion import exclusion
 from reveille_webhook.domain.lane import lane_key
 from reveille_webhook.domain.parsing import FORM, parse
+from reveille_webhook.domain.provider import reads_id
 from reveille_webhook.domain.request import Request, at_path
 from reveille_webhook.providers.table import PROVIDERS
 
@@ -173,6 +174,24 @@ def test_a_sender_of_json_alone_is_read_whatever_it_says(content_type: str) -> N
     }
 
 
+@pytest.mark.parametrize("content_type", ["text/plain", "application/octet-stream", "", FORM, JSON])
+def test_no_content_type_hides_an_id_inside_the_body(content_type: str) -> None:
+    assert parse(b'{"id":"evt_1"}', content_type, holds_id=True).document == {"id": "evt_1"}
+    # What is no JSON is still what it says.
+    assert parse(b"payload=%7B%22id%22%3A1%7D&a=b", FORM, holds_id=True).document == {"id": 1}
+    assert parse(b"a=b", FORM, holds_id=True).document == {"a": "b"}
+    assert parse(b"a=b", "text/plain", holds_id=True) == parse(b"a=b", "text/plain")
+    assert parse(b"a=b", JSON, holds_id=True).problem
+
+
+@pytest.mark.parametrize(
+    ("provider", "inside"),
+    [("github", False), ("meta", False), ("stripe", True), ("mailgun", True), ("twilio", True)],
+)
+def test_whose_ids_stand_inside_the_body_is_known(provider: str, inside: bool) -> None:
+    assert reads_id(PROVIDERS[provider]) is inside
+
+
 def test_a_number_is_an_id_and_never_a_name() -> None:
     telegram = PROVIDERS["telegram"]
     document = {"update_id": 397587257, "message": {"from": {"id": 5}}}
@@ -181,22 +200,6 @@ def test_a_number_is_an_id_and_never_a_name() -> None:
 
     assert (naming.event, naming.dedupe_key, naming.sender) == ("message", "397587257", "5")
     assert facts.name(telegram, Request([], b""), {"update_id": True}).dedupe_key is None
-
-
-@pytest.mark.parametrize(
-    ("provider", "signed"),
-    [("github", False), ("shopify", False), ("stripe", True), ("svix", True), ("meta", True)],
-)
-def test_whether_an_id_is_signed_is_known(provider: str, signed: bool) -> None:
-    headers = [
-        (name, b"id-1") for name in (b"x-github-delivery", b"x-shopify-webhook-id", b"svix-id")
-    ]
-
-    naming = facts.name(PROVIDERS[provider], Request(headers, b"{}"), {"id": "evt_1"})
-
-    assert naming.dedupe_key is not None
-    assert naming.key_is_signed is signed
-    assert not facts.name(PROVIDERS[provider], Request([], b""), {}).key_is_signed
 
 
 @pytest.mark.parametrize(

@@ -54,7 +54,7 @@ class NewDelivery:
     sender: str = ""
     # How often the sender says it tried.
     retries: int = 0
-    # Tells signed content that came before under another id; None where the id is signed too.
+    # Tells signed content that came before under another id; None where no content is signed.
     content_key: bytes | None = None
     # Whether such a copy is refused.
     content_once: bool = False

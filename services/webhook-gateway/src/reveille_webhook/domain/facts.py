@@ -12,6 +12,7 @@ from uuid import UUID
 from reveille_webhook.domain.provider import BodyHash, Computed, Provider, Source
 from reveille_webhook.domain.request import Headers, Request, at_path, storable, text_of, values_of
 from reveille_webhook.domain.scheme import Header, Path, headers_of
+from reveille_webhook.domain.verdict import Verdict
 
 NO_EVENT = "webhook.received"
 LONGEST_NAME = 200
@@ -23,17 +24,12 @@ _LONGEST_COUNT = 6
 
 @dataclass(frozen=True, slots=True)
 class Naming:
-    """The names of one delivery; the dedupe key is None when the sender gave no id.
-
-    `key_is_signed` tells whether that id is part of what the signature covers: one that is left out
-    is not.
-    """
+    """The names of one delivery; the dedupe key is None when the sender gave no id."""
 
     event: str
     action: str = ""
     actions: tuple[str, ...] = ()
     dedupe_key: str | None = None
-    key_is_signed: bool = True
     sender: str = ""
     retries: int = 0
 
@@ -45,22 +41,26 @@ def name(provider: Provider, request: Request, document: Any, usual: str = "") -
     """
     actions = [_read(each, request, document) for each in provider.also_actions]
     action = _first(provider.action, request, document)
-    source, key = _dedupe(provider, request, document)
     return Naming(
         event=_first(provider.event, request, document) or usual or NO_EVENT,
         action=action,
         actions=tuple(dict.fromkeys(each for each in (action, *actions) if each)),
-        dedupe_key=key,
-        key_is_signed=source is not None
-        and (not isinstance(source, Header) or _signs(provider, source)),
+        dedupe_key=_dedupe(provider, request, document),
         sender=_first(provider.sender, request, document, numbers=True),
         retries=_retries(provider, request.headers),
     )
 
 
-def content_key(endpoint_id: UUID, signed: bytes) -> bytes:
-    """Give what tells that signed bytes came before, under whatever id."""
-    return hashlib.sha256(endpoint_id.bytes + signed).digest()
+def content_key(endpoint_id: UUID, verdict: Verdict, sent_sha256: bytes) -> bytes | None:
+    """Give what tells that signed content came before, under whatever id.
+
+    None where the credential vouches for none. The hash is of the body as it was sent: that is what
+    was signed, and what it is read as depends on headers that are not.
+    """
+    if not verdict.covers_body and not verdict.signed:
+        return None
+    body = sent_sha256 if verdict.covers_body else b""
+    return hashlib.sha256(endpoint_id.bytes + body + verdict.signed).digest()
 
 
 def kept_headers(provider: Provider, headers: Headers) -> dict[str, str]:
@@ -78,21 +78,15 @@ def _kept_of(provider: Provider) -> tuple[Sequence[str], Sequence[str]]:
     return sorted(_KEPT | provider.keep), sorted(headers_of(provider.schemes))
 
 
-def _dedupe(
-    provider: Provider, request: Request, document: Any
-) -> tuple[Source | None, str | None]:
+def _dedupe(provider: Provider, request: Request, document: Any) -> str | None:
     """Find the sender's id; one that is too long for a key is replaced by its hash."""
     for source in provider.dedupe:
         key = _read(source, request, document, longest=1 << 16, numbers=True)
         if len(key) > LONGEST_KEY:
-            return source, f"sha256:{hashlib.sha256(key.encode()).hexdigest()}"
+            return f"sha256:{hashlib.sha256(key.encode()).hexdigest()}"
         if key:
-            return source, key
-    return None, None
-
-
-def _signs(provider: Provider, source: Header) -> bool:
-    return any(scheme.id == source for scheme in provider.schemes)
+            return key
+    return None
 
 
 def _retries(provider: Provider, headers: Headers) -> int:

@@ -33,17 +33,22 @@ class Parsed:
     problem: str = ""
 
 
-def parse(body: bytes, content_type: str, *, always_json: bool = False) -> Parsed:
-    """Read a body: JSON and forms by their members, all else is opaque."""
+def parse(
+    body: bytes, content_type: str, *, always_json: bool = False, holds_id: bool = False
+) -> Parsed:
+    """Read a body: JSON and forms by their members, all else is opaque.
+
+    In a body that holds its sender's id, JSON is found under any content type: nobody signs that,
+    and whoever captured the request may not hide the id by it.
+    """
     kind = content_type.partition(";")[0].strip().lower()
     if always_json or kind == "application/json" or kind.endswith("+json"):
         return _json(body)
-    if kind == FORM:
+    # Where nobody says what it is, what looks like JSON is read as such, and nothing is broken.
+    found = _json(body).document if holds_id or not kind else {}
+    if kind == FORM and not found:
         return _form(body)
-    if not kind:
-        # Nobody said what it is: what looks like JSON is read as such, and nothing is broken.
-        return Parsed(_json(body).document)
-    return Parsed({})
+    return Parsed(found)
 
 
 def _json(body: bytes) -> Parsed:

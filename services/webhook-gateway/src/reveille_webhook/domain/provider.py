@@ -113,6 +113,11 @@ class Provider:
     budget: float | None = None
 
 
+def reads_id(provider: Provider) -> bool:
+    """Tell whether the sender's id stands inside the body."""
+    return any(isinstance(source, (Path, Computed)) for source in provider.dedupe)
+
+
 def problems(provider: Provider) -> list[str]:
     """Say what is wrong with a row; nothing, for a row that can be used."""
     found = []

@@ -124,7 +124,12 @@ def parts_of(template: str) -> tuple[tuple[bytes, str], ...]:
 
 def fields_of(scheme: Scheme) -> frozenset[str]:
     """Name what a scheme signs."""
-    return frozenset(field for _, field in parts_of(scheme.message) if field)
+    return _fields_in(scheme.message)
+
+
+@lru_cache(maxsize=256)
+def _fields_in(template: str) -> frozenset[str]:
+    return frozenset(field for _, field in parts_of(template) if field)
 
 
 def scheme_problems(scheme: Scheme) -> list[str]:

@@ -25,6 +25,7 @@ from reveille_webhook.domain.scheme import (
     Path,
     Scheme,
     Stamp,
+    fields_of,
     parts_of,
 )
 from reveille_webhook.domain.states import SignatureState
@@ -37,6 +38,8 @@ _DIGESTS = {
 }
 # More signatures than any sender rolls keys for; each costs time.
 MOST_SIGNATURES = 32
+# What stands apart from the body in every message that is signed, or is no content.
+_APART = frozenset({"body", "timestamp", "id", "secret"})
 
 
 def verify(provider: Provider, secrets: Sequence[bytes], request: Request, now: float) -> Verdict:
@@ -77,7 +80,8 @@ def verify_scheme(
                 matched = index
     if matched is None:
         return INVALID
-    return Verdict(SignatureState.VALID, matched, _message(scheme, found, b""))
+    covers_body, rest = _vouched(scheme, found)
+    return Verdict(SignatureState.VALID, matched, rest, covers_body)
 
 
 def expected(scheme: Scheme, kind: Kind, secret: bytes, found: dict[str, bytes]) -> bytes | None:
@@ -198,6 +202,21 @@ def _message(scheme: Scheme, found: dict[str, bytes], secret: bytes) -> bytes:
         text + (secret if field == "secret" else found[field] if field else b"")
         for text, field in parts_of(scheme.message)
     )
+
+
+def _vouched(scheme: Scheme, found: dict[str, bytes]) -> tuple[bool, bytes]:
+    """Tell whether the body as it came tells the signed content apart, and what else does.
+
+    Beside a body a time does not: tried again, the same content is signed anew. An id does: with
+    another one it is another event. An address stands next to the body with nothing between them,
+    so that what could be moved from one into the other tells only together.
+    """
+    fields = fields_of(scheme)
+    if "body" not in fields:
+        return False, _message(scheme, found, b"")
+    if fields <= _APART:
+        return True, found.get("id", b"")
+    return False, _message(scheme, {**found, "timestamp": b""}, b"")
 
 
 def _matches(

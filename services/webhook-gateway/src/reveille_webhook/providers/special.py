@@ -66,14 +66,14 @@ def adyen(secrets: tuple[bytes, ...], request: Request, now: float) -> Verdict: 
         fields = [at_path(inner, path) for path in _ADYEN]
         text = ":".join("" if each is None else str(each) for each in fields)
         signed.append(text.encode("utf-8", "replace"))
-    message = b"\n".join(signed)
     for index, secret in enumerate(secrets):
         key = key_of(secret, Key.HEX)
         if key is not None and all(
             each is not None and hmac.compare_digest(hmac.digest(key, text, "sha256"), each)
             for text, each in zip(signed, given, strict=True)
         ):
-            return Verdict(SignatureState.VALID, index, message)
+            # Items are signed one by one: one stands for all, whatever they are put together with.
+            return Verdict(SignatureState.VALID, index, min(signed))
     return INVALID
 
 
@@ -177,7 +177,8 @@ def twilio(secrets: tuple[bytes, ...], request: Request, now: float) -> Verdict:
         for url in _with_and_without_port(request.url):
             message = url.encode("utf-8", "replace") + form
             if hmac.compare_digest(hmac.digest(secret, message, "sha1"), given):
-                return Verdict(SignatureState.VALID, index, message + request.body)
+                # A form may be written in many ways, all of which are signed as the same.
+                return Verdict(SignatureState.VALID, index, message)
     return INVALID
 
 

@@ -21,7 +21,7 @@ _UNNAMED = Naming(NO_EVENT)
 
 @dataclass(frozen=True, slots=True)
 class Draft:
-    """One request at one hook."""
+    """One request at one hook; `sent` is its body as it came, before it was inflated."""
 
     endpoint: OpenEndpoint
     provider: Provider
@@ -29,12 +29,18 @@ class Draft:
     carrier: Mapping[str, str]
     naming: Naming = _UNNAMED
     lane_key: str | None = None
+    sent: bytes | None = None
 
     def waiting(self, verdict: Verdict) -> NewDelivery:
         """Make the row of a delivery that is to run; one of a tripped hook is held."""
         held = self.endpoint.tripped
-        # An id that is signed cannot be changed by whoever captured the request.
-        copyable = bool(verdict.signed) and not self.naming.key_is_signed
+        body = self.request.body
+        digest = hashlib.sha256(body).digest()
+        sent = body if self.sent is None else self.sent
+        # Large bodies are hashed once where they came as they are.
+        sent_digest = digest if sent is body else hashlib.sha256(sent).digest()
+        # Also where the id is signed: whatever hides it, a copy has to find its original.
+        content_key = facts.content_key(self.endpoint.id, verdict, sent_digest)
         return self._row(
             verdict.state,
             DeliveryState.HELD if held else DeliveryState.QUEUED,
@@ -42,8 +48,9 @@ class Draft:
             "its hook fired beyond its budget" if held else "",
             self.provider.queued_status,
             dedupe_key=self.naming.dedupe_key,
-            content_key=(facts.content_key(self.endpoint.id, verdict.signed) if copyable else None),
-            content_once=copyable and self.endpoint.options.refuses_copies,
+            body_sha256=digest,
+            content_key=content_key,
+            content_once=content_key is not None and self.endpoint.options.refuses_copies,
         )
 
     def ended(
@@ -74,6 +81,7 @@ class Draft:
         status: int,
         *,
         dedupe_key: str | None = None,
+        body_sha256: bytes | None = None,
         content_key: bytes | None = None,
         content_once: bool = False,
         signature_notes: tuple[str, ...] = (),
@@ -95,7 +103,7 @@ class Draft:
             content_type=storable(request.content_type, 200),
             headers=facts.kept_headers(self.provider, request.headers),
             body=request.body,
-            body_sha256=hashlib.sha256(request.body).digest(),
+            body_sha256=body_sha256 or hashlib.sha256(request.body).digest(),
             response_status=status,
             carrier=self.carrier,
             sender=self.naming.sender,

@@ -18,7 +18,14 @@ from reveille_webhook.domain.exclusion import exclusion
 from reveille_webhook.domain.generic import told
 from reveille_webhook.domain.inflate import Broken, TooLarge, inflate
 from reveille_webhook.domain.lane import lane_key
-from reveille_webhook.domain.provider import Adopted, Asked, Handshake, Provider, Reply
+from reveille_webhook.domain.provider import (
+    Adopted,
+    Asked,
+    Handshake,
+    Provider,
+    Reply,
+    reads_id,
+)
 from reveille_webhook.domain.request import Request, text_of
 from reveille_webhook.domain.signature import verify
 from reveille_webhook.domain.states import DeliveryState, Outcome, SignatureState
@@ -84,7 +91,12 @@ class Receive:
             return await self._refuse.too_large(draft)
         except Broken:
             return await self._unparsable(draft, verdict, "the body is not what its coding says")
-        parsed = parsing.parse(whole.body, request.content_type, always_json=provider.always_json)
+        parsed = parsing.parse(
+            whole.body,
+            request.content_type,
+            always_json=provider.always_json,
+            holds_id=reads_id(provider),
+        )
         if parsed.problem:
             return await self._unparsable(replace(draft, request=whole), verdict, parsed.problem)
         if asked is not None:
@@ -97,7 +109,7 @@ class Receive:
         usual = generic.event if generic is not None else ""
         naming = facts.name(provider, whole, parsed.document, usual)
         lane = lane_key(endpoint.options.lane_path, parsed.document)
-        whole_draft = Draft(endpoint, provider, whole, carrier, naming, lane)
+        whole_draft = Draft(endpoint, provider, whole, carrier, naming, lane, request.body)
         return await self._take(whole_draft, verdict, started)
 
     async def _handshake(
