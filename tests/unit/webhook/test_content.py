@@ -13,8 +13,9 @@ import pytest
 from tests.unit.webhook.signing import KEY, NOW, Signed, samples
 
 from reveille_webhook.domain import facts
-from reveille_webhook.domain.provider import Provider
+from reveille_webhook.domain.provider import Provider, Source
 from reveille_webhook.domain.request import Headers, Request
+from reveille_webhook.domain.scheme import Header, fields_of
 from reveille_webhook.domain.signature import verify
 from reveille_webhook.domain.states import SignatureState
 from reveille_webhook.providers.table import PROVIDERS
@@ -169,3 +170,33 @@ def test_what_is_moved_between_address_and_body_is_the_same(provider: str, heade
     moved = replace(sent, url=ADDRESS + '?a=1{"id":', body=b'"evt_1"}')
 
     assert key_of(provider, KEY, sent) == key_of(provider, KEY, moved)
+
+
+def is_signed(provider: Provider, source: Source) -> bool:
+    """Tell whether a place for ids is part of what every scheme of a row signs."""
+    if all(scheme.id == source for scheme in provider.schemes):
+        return True
+    if isinstance(source, Header):
+        return False
+    # Rows with a function of their own stand for what it verifies.
+    return provider.name in {"twilio", "aws_sns"} or (
+        provider.special is None and all("body" in fields_of(scheme) for scheme in provider.schemes)
+    )
+
+
+@pytest.mark.parametrize("provider", PROVIDERS.values(), ids=lambda each: each.name)
+def test_an_id_that_is_signed_counts_before_one_that_is_not(provider: Provider) -> None:
+    signed = [is_signed(provider, source) for source in provider.dedupe]
+
+    in_order = signed == sorted(signed, reverse=True)
+    assert in_order is (provider.name not in RETRIES_FIRST)
+
+
+def test_a_signed_id_is_told_by_what_was_signed() -> None:
+    sns = PROVIDERS["aws_sns"]
+    headers = [(b"x-amz-sns-message-id", b"other")]
+
+    assert facts.name(sns, Request(headers, b""), {"MessageId": "m-1"}).dedupe_key == "m-1"
+    both = [(b"idempotency-key", b"other"), (b"webhook-id", b"id-1")]
+    assert facts.name(PROVIDERS["gitlab"], Request(both, b""), {}).dedupe_key == "id-1"
+    assert facts.name(PROVIDERS["gitlab_token"], Request(both, b""), {}).dedupe_key == "other"

@@ -192,6 +192,16 @@ def test_whose_ids_stand_inside_the_body_is_known(provider: str, inside: bool) -
     assert reads_id(PROVIDERS[provider]) is inside
 
 
+def test_of_people_s_own_bodies_no_id_is_an_event_s() -> None:
+    zendesk = PROVIDERS["zendesk"]
+    request = Request([(b"x-zendesk-webhook-invocation-id", b"inv-1")], b"")
+    event = {"type": "zen:event-type:ticket.created", "id": "evt_1"}
+
+    assert facts.name(zendesk, request, event).dedupe_key == "evt_1"
+    # Here it may be the ticket's, which has many events.
+    assert facts.name(zendesk, request, {**event, "type": "question"}).dedupe_key == "inv-1"
+
+
 def test_a_number_is_an_id_and_never_a_name() -> None:
     telegram = PROVIDERS["telegram"]
     document = {"update_id": 397587257, "message": {"from": {"id": 5}}}

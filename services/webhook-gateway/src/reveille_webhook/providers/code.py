@@ -34,10 +34,10 @@ _GITHUB: dict[str, Any] = {
         }
     ),
 }
+# Not X-Gitlab-Event-UUID: hooks that set each other off share it.
+_GITLAB_ID = Header("idempotency-key")
 _GITLAB: dict[str, Any] = {
     "event": (Header("x-gitlab-event"), Path("object_kind")),
-    # Not X-Gitlab-Event-UUID: hooks that set each other off share it.
-    "dedupe": (Header("idempotency-key"),),
     "action": (Path("object_attributes.action"), Path("action")),
     "also_actions": (Path("object_attributes.state"), Path("object_attributes.status")),
     "sender": (Path("user.username"), Path("user_username")),
@@ -62,8 +62,19 @@ ROWS = (
         sender=(Path("sender.login"),),
         keep=frozenset({"x-gitea-event", "x-gitea-delivery"}),
     ),
-    Provider(name="gitlab", schemes=(standard_webhooks(),), **_GITLAB),
-    Provider(name="gitlab_token", schemes=(token("x-gitlab-token"),), **_GITLAB),
+    Provider(
+        name="gitlab",
+        schemes=(standard_webhooks(),),
+        # The same id twice, of which the first is signed.
+        dedupe=(Header("webhook-id"), _GITLAB_ID),
+        **_GITLAB,
+    ),
+    Provider(
+        name="gitlab_token",
+        schemes=(token("x-gitlab-token"),),
+        dedupe=(_GITLAB_ID,),
+        **_GITLAB,
+    ),
     Provider(
         name="bitbucket",
         schemes=(HUB_OLD_HEADER_SHA256,),

@@ -103,7 +103,8 @@ ROWS = (
             ),
         ),
         event=(Path("event"),),
-        dedupe=(Header("x-zm-trackingid"), BodyHash()),
+        # Not X-Zm-Trackingid, which is not signed: the body has the event's moment.
+        dedupe=(BodyHash(),),
         sender=(Path("payload.operator_id"),),
         handshakes=handshakes.ZOOM,
         queued_status=200,
@@ -120,7 +121,7 @@ ROWS = (
             ),
         ),
         event=(Path("type"), Path("event_type")),
-        dedupe=(Header("x-zendesk-webhook-invocation-id"), Path("id")),
+        dedupe=(Computed(special.zendesk_dedupe), Header("x-zendesk-webhook-invocation-id")),
         keep=frozenset({"x-zendesk-webhook-id", "x-zendesk-webhook-invocation-id"}),
     ),
     Provider(

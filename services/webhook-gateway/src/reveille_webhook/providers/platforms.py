@@ -148,6 +148,8 @@ ROWS = (
         name="mailgun",
         schemes=(_MAILGUN,),
         event=(Path("event-data.event"),),
+        # Not first the token, although it is signed: nobody says that it stays when Mailgun tries
+        # again. One that comes back tells a copy all the same, by the content key.
         dedupe=(Path("event-data.id"), Path("signature.token")),
         queued_status=200,
     ),
@@ -176,7 +178,7 @@ ROWS = (
         always_json=True,
         demands_secret=True,
         event=(Path("Type"), Header("x-amz-sns-message-type")),
-        dedupe=(Header("x-amz-sns-message-id"), Path("MessageId")),
+        dedupe=(Path("MessageId"), Header("x-amz-sns-message-id")),
         keep=frozenset({"x-amz-sns-message-type", "x-amz-sns-message-id", "x-amz-sns-topic-arn"}),
         handshakes=handshakes.SNS,
     ),

@@ -259,6 +259,13 @@ def cloudevents_dedupe(headers: Any, document: Any) -> str:
     )
 
 
+def zendesk_dedupe(headers: Any, document: Any) -> str:  # noqa: ARG001 - the body tells
+    """Give an event's id. Other bodies are people's own, where an id may be a ticket's."""
+    kind, found = at_path(document, "type"), at_path(document, "id")
+    is_event = isinstance(kind, str) and kind.startswith("zen:event-type:")
+    return found if is_event and isinstance(found, str) else ""
+
+
 def woocommerce_event(headers: Any, document: Any) -> str:  # noqa: ARG001 - the body tells
     """Recognise the form that is posted when a hook is saved."""
     return "ping" if isinstance(document, dict) and set(document) == {"webhook_id"} else ""
