@@ -18,7 +18,10 @@ from tests.integration.webhook.conftest import (
     Hook,
     Response,
     Stage,
+    endpoint_of,
 )
+from tests.integration.webhook.peer import FakeAutopilot
+from tests.integration.webhook.test_store import of
 from tests.unit.webhook.signing import NOW, Signed, samples
 
 from reveille.webhook.v1 import endpoint_service_pb2 as endpoint_pb
@@ -27,6 +30,7 @@ from reveille_webhook.domain.request import Request
 from reveille_webhook.domain.scheme import Header
 from reveille_webhook.domain.signature import verify
 from reveille_webhook.providers.table import PROVIDERS
+from reveille_webhook.usecases.store_delivery import StoreDelivery
 
 ORIGIN = "https://hooks.example.com"
 BODY = b'{"action":"opened"}'
@@ -179,6 +183,53 @@ async def test_a_body_that_was_signed_compressed_is_known_compressed(gateway: Ga
 
     assert (first.json["status"], again.status) == ("accepted", 409)
     assert (await gateway.rows())[0]["body"] == BODY
+
+
+async def test_content_from_before_a_hook_refused_copies_is_refused(
+    gateway: Gateway, peer: FakeAutopilot
+) -> None:
+    hook = await gateway.hook()
+    first = await gateway.post(hook, BODY, delivery="d-1")
+    marked = await gateway.post(hook, BODY, delivery="d-2")
+    await gateway.endpoints().PutEndpoint(
+        endpoint_pb.PutEndpointRequest(endpoint=endpoint_of(hook, revision=2, options=REFUSE))
+    )
+
+    replayed = await gateway.post(hook, BODY, delivery="d-3")
+    retries = [await gateway.post(hook, BODY, delivery=each) for each in ("d-1", "d-2")]
+    new = await gateway.post(hook, b'{"action":"closed"}', delivery="d-4")
+
+    assert (replayed.status, replayed.json["reason"]) == (409, "replayed_content")
+    refused = next(row for row in await gateway.rows() if row["state"] == "rejected")
+    assert first.json["delivery_id"] in refused["message"]
+    assert [(each.json["status"], each.json["delivery_id"]) for each in retries] == [
+        ("duplicate", each.json["delivery_id"]) for each in (first, marked)
+    ]
+    assert new.json["status"] == "accepted"
+    await gateway.work()
+    assert len(peer.bodies) == 3
+
+
+async def test_copies_that_are_stored_together_know_their_original(gateway: Gateway) -> None:
+    hook = await gateway.hook()
+    content = b"k" * 32
+    batch = [
+        replace(of(hook), dedupe_key="d-1", content_key=content),
+        replace(of(hook), dedupe_key="d-2", content_key=content),
+        replace(of(hook), dedupe_key="d-2", content_key=content),
+        replace(of(hook), content_key=content),
+        replace(of(hook), dedupe_key="d-3", content_key=b"l" * 32),
+    ]
+
+    known = await StoreDelivery(gateway.database)._store(batch)
+
+    assert not [each for each in known if isinstance(each, Exception)]
+    rows = await gateway.rows()
+    (first,) = [row for row in rows if row["content_key"] == content and not row["content_copy_of"]]
+    others = [row for row in rows if row["content_key"] == content and row["id"] != first["id"]]
+    assert len(others) == 2
+    assert {row["content_copy_of"] for row in others} == {first["id"]}
+    assert [row["attempt_count"] for row in rows if row["dedupe_key"] == "d-2"] == [2]
 
 
 async def test_a_signature_of_one_hook_is_no_copy_at_another(gateway: Gateway) -> None:

@@ -118,7 +118,7 @@ async def count_copies(
 
 
 async def originals_of_content(tx: Tx, keys: Sequence[bytes]) -> dict[bytes, Known]:
-    """Find the live deliveries of content that may come once."""
+    """Find the first live delivery of each content, for copies that are refused."""
     rows = await tx.fetch(Q["originals_of_content"], list(keys))
     return {row["content_key"]: replace(_original(row), refused=True) for row in rows}
 

@@ -1,7 +1,8 @@
 -- name: insert_deliveries
 -- Stores what came in. A copy of a live delivery, or a row of an earlier try, gives no row. Signed
--- content that came before under another id is noted. Of a burst most deliveries have much in
--- common: what they share is sent once, as their form.
+-- content that came before under another id is noted; content that may come once gives no row then,
+-- whatever its hook allowed when it came first. The index is for what comes at the same time.
+-- Of a burst most deliveries have much in common: what they share is sent once, as their form.
 -- $1 ids, $2 dedupe keys, $3 headers, $4 bodies, $5 hashes, $6 carriers, $7 content keys, $8 forms;
 -- and of each form: $9 endpoint ids, $10 workspace ids, $11 providers, $12 events, $13 actions,
 -- $14 all actions as JSON texts (a list of lists would be one array of two dimensions),
@@ -20,13 +21,7 @@ SELECT new.id, form.endpoint_id, form.workspace_id, form.provider, form.event, f
        form.response_status, new.carrier, t.moment, t.moment, t.moment, t.moment,
        CASE WHEN form.state IN ('queued', 'held') THEN NULL ELSE t.moment END,
        form.sender, form.retries, new.content_key, form.content_once,
-       CASE WHEN new.content_key IS NOT NULL THEN (
-           SELECT earlier.id FROM deliveries AS earlier
-           WHERE earlier.content_key = new.content_key
-             AND earlier.holds_key
-           ORDER BY earlier.received_at, earlier.id
-           LIMIT 1) END,
-       form.lane_key, coalesce(string_to_array(nullif(form.notes, ''), ' '), '{}')
+       earlier.id, form.lane_key, coalesce(string_to_array(nullif(form.notes, ''), ' '), '{}')
 FROM (SELECT clock() AS moment) AS t,
      unnest((SELECT $1::uuid[]), (SELECT $2::text[]), (SELECT $3::jsonb[]), (SELECT $4::bytea[]),
             (SELECT $5::bytea[]), (SELECT $6::jsonb[]), (SELECT $7::bytea[]), (SELECT $8::integer[]))
@@ -42,6 +37,12 @@ JOIN unnest((SELECT $9::uuid[]), (SELECT $10::uuid[]), (SELECT $11::text[]), (SE
               reason, message, content_type, response_status, sender, retries, content_once,
               lane_key, notes, place)
      ON form.place = new.form
+LEFT JOIN LATERAL (
+    SELECT d.id FROM deliveries AS d
+    WHERE d.content_key = new.content_key AND d.holds_key
+    ORDER BY d.received_at, d.id
+    LIMIT 1) AS earlier ON new.content_key IS NOT NULL
+WHERE NOT (form.content_once AND earlier.id IS NOT NULL)
 ORDER BY new.place
 ON CONFLICT DO NOTHING
 RETURNING id, received_at;
@@ -82,11 +83,17 @@ RETURNING d.id, d.endpoint_id, d.workspace_id, d.dedupe_key, d.event, d.actions,
           d.body_sha256, d.received_at, d.trace_carrier, d.admission, d.state, d.run_id;
 
 -- name: originals_of_content
--- The live deliveries of signed content that may come once. $1 content keys
-SELECT content_key, id, endpoint_id, workspace_id, event, actions, body_bytes, body_sha256,
-       received_at, trace_carrier, admission, state, run_id
-FROM deliveries
-WHERE content_key = ANY ($1::bytea[]) AND content_once AND holds_key;
+-- The first live delivery of each signed content. $1 content keys
+SELECT d.content_key, d.id, d.endpoint_id, d.workspace_id, d.event, d.actions, d.body_bytes,
+       d.body_sha256, d.received_at, d.trace_carrier, d.admission, d.state, d.run_id
+FROM unnest($1::bytea[]) AS wanted (content_key),
+     LATERAL (
+         SELECT content_key, id, endpoint_id, workspace_id, event, actions, body_bytes, body_sha256,
+                received_at, trace_carrier, admission, state, run_id
+         FROM deliveries
+         WHERE deliveries.content_key = wanted.content_key AND holds_key
+         ORDER BY received_at, id
+         LIMIT 1) AS d;
 
 -- name: record_admissions
 -- How deliveries were judged. One that is judged already, or that the worker holds, is left alone:

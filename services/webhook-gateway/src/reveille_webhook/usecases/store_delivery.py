@@ -74,10 +74,10 @@ class StoreDelivery:
 
     async def _insert(self, tx: Tx, groups: _Sorted) -> dict[UUID, Known]:
         known: dict[UUID, Known] = {}
-        remaining = list(groups.firsts)
+        remaining, later = _by_content(groups.firsts)
         copies = {key: list(each) for key, each in groups.copies.items()}
         for _ in range(_ROUNDS):
-            if not remaining and not copies:
+            if not remaining and not copies and not later:
                 break
             if remaining:
                 stored = await deliveries.insert(tx, remaining)
@@ -118,6 +118,7 @@ class StoreDelivery:
             # What stood in the way has come to nothing since: its id is free for the first copy.
             remaining += [copies[key].pop(0) for key in sorted(copies)]
             copies = {key: each for key, each in copies.items() if each}
+            remaining, later = [*later, *remaining], []
         return known
 
     async def _refused(self, tx: Tx, lost: Sequence[NewDelivery]) -> dict[UUID, Known]:
@@ -149,6 +150,22 @@ def _sorted(batch: Sequence[NewDelivery]) -> _Sorted:
             seen.add(key)
         firsts.append(each)
     return _Sorted(firsts, copies)
+
+
+def _by_content(batch: Sequence[NewDelivery]) -> tuple[list[NewDelivery], list[NewDelivery]]:
+    """Put those apart whose content another one has: a statement does not see what it stores.
+
+    Where content may come once, the index decides.
+    """
+    firsts: list[NewDelivery] = []
+    later: list[NewDelivery] = []
+    seen: set[bytes] = set()
+    for each in batch:
+        key = None if each.content_once else each.content_key
+        (later if key in seen else firsts).append(each)
+        if key is not None:
+            seen.add(key)
+    return firsts, later
 
 
 def _new(delivery: NewDelivery, received_at: datetime) -> Known:
