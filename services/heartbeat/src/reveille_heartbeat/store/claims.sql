@@ -68,6 +68,12 @@ LIMIT $2;
 -- Whoever claims under a limit over all workspaces does it alone, and takes this lock first.
 SELECT only_row FROM claim_gate FOR UPDATE;
 
+-- name: limit_claim_waits
+-- Until the end of this transaction: a row that somebody holds for longer, frozen or with much to
+-- write, keeps this workspace's runs waiting and not those of the workspaces that come after it.
+-- Whoever enqueues or ends runs holds theirs for a fraction of that.
+SELECT set_config('lock_timeout', '1s', true);
+
 -- name: claim_agents
 -- Agents whose slots are about to be counted, locked. $1 ids
 SELECT a.agent_id, a.workspace_id, a.name, a.adapter, a.adapter_config, a.owner_user_id,

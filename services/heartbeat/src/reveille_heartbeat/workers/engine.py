@@ -9,6 +9,7 @@ executor.
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from uuid import UUID
 
@@ -127,11 +128,17 @@ class Engine:
         free = self.free
         if free == 0 or self._detach.is_set():
             return None
-        since = self._keeper.now()
         async with self.claim_lock:
-            claimed = await self._claim(min(free, _BATCH))
-            for each in claimed:
-                self.launch(each.run, since=since, claimed=each)
+            # Of each batch the moment before its leases were written.
+            since = self._keeper.now()
+
+            def launch(batch: Sequence[Loaded]) -> None:
+                nonlocal since
+                for each in batch:
+                    self.launch(each.run, since=since, claimed=each)
+                since = self._keeper.now()
+
+            claimed = await self._claim(min(free, _BATCH), launch)
         again = self._claim.more or len(claimed) == min(free, _BATCH)
         return 0 if again else None
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from datetime import timedelta
 from uuid import UUID
 
@@ -17,8 +17,16 @@ from reveille_heartbeat.usecases.wakeups.promote_deferred import Promotion
 from reveille_runtime.crash import crash_point
 from reveille_runtime.db import Database, Tx, retrying_transaction
 from reveille_runtime.hints import Notifier
+from reveille_runtime.isolation import isolated
 
 _WORKSPACES = 1000
+# A call that meets so many workspaces in trouble leaves the rest to the next one: each may have
+# waited for a lock, and recovery waits for the call.
+_MOST_IN_TROUBLE = 3
+
+
+def _nobody(_runs: Sequence[Loaded]) -> None:
+    """Leave what was claimed to whoever gets the answer."""
 
 
 class ClaimRuns:
@@ -45,13 +53,21 @@ class ClaimRuns:
         # Whether the last call left something that is worth another look at once.
         self.more = False
 
-    async def __call__(self, limit: int) -> list[Loaded]:
-        """Claim up to `limit` runs; fewer does not mean that the queue is empty."""
+    async def __call__(
+        self, limit: int, launch: Callable[[Sequence[Loaded]], None] = _nobody
+    ) -> list[Loaded]:
+        """Claim up to `limit` runs; fewer does not mean that the queue is empty.
+
+        `launch` gets each batch as soon as it is committed: these runs are ours by then, and must
+        not depend on what becomes of the next workspace's.
+        """
         async with self._db.session() as tx:
             rows = await tx.fetch(Q["waiting_workspaces"], _WORKSPACES)
         waiting = self._in_turn([row["workspace_id"] for row in rows])
         self.more = False
         claimed: list[Loaded] = []
+        # They are not asked twice in one call.
+        in_trouble: set[UUID] = set()
         # First a fair share for each; then whoever wanted more shares what is left.
         while waiting and len(claimed) < limit:
             unserved: list[UUID] = []
@@ -60,17 +76,26 @@ class ClaimRuns:
                 if left == 0:
                     break
                 share = max(1, left // (len(waiting) - at))
-                batch = await self._claim(workspace_id, share)
-                claimed += batch.runs
-                self.more |= batch.refused > 0
+                # Whatever comes of it: what always fails must not be the first to be asked again.
                 self._last = workspace_id
-                if len(batch.runs) >= share:
-                    unserved.append(workspace_id)
+                in_trouble.add(workspace_id)
+                with isolated("claim", workspace_id=str(workspace_id)):
+                    batch = await self._claim(workspace_id, share)
+                    in_trouble.discard(workspace_id)
+                    claimed += batch.runs
+                    launch(batch.runs)
+                    self.more |= batch.refused > 0
+                    if len(batch.runs) >= share:
+                        unserved.append(workspace_id)
+                if len(in_trouble) == _MOST_IN_TROUBLE:
+                    # The next call goes on after it; at once, if not all of them fail.
+                    self.more |= bool(claimed)
+                    return claimed
             waiting = unserved
         return claimed
 
     def _in_turn(self, workspaces: list[UUID]) -> list[UUID]:
-        """Go on after the workspace served last, so that a full queue starves nobody."""
+        """Go on after the workspace asked last, so that a full queue starves nobody."""
         last = self._last
         if last is None:
             return workspaces

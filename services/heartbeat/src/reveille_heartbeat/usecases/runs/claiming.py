@@ -75,6 +75,7 @@ class ClaimBatch:
         candidates = [_candidate(row) for row in found]
         if not candidates:
             return Claimed([])
+        await tx.execute(Q["limit_claim_waits"])
         await self._lock(workspace_id, candidates)
         # All locks are held; what is counted now cannot grow before we commit.
         today, over = await self._day()
