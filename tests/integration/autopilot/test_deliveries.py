@@ -418,6 +418,57 @@ async def test_only_a_run_that_waits_for_its_body_is_withdrawn(
     ]
 
 
+async def test_a_run_waits_for_its_body_from_when_it_was_asked_for_last(
+    service: Service, world: World, autopilot: rule_pb.Autopilot
+) -> None:
+    hook = await make_webhook(service, autopilot.autopilot_id)
+    delivery = facts(hook.trigger)
+    (first,) = await admit(service, delivery)
+    service.move_clock(20 * 3600)
+    (again,) = await admit(service, delivery)
+    service.move_clock(20 * 3600)
+    await service.tick("sweep")
+    result = await hand_over(service, delivery, first.run_id)
+
+    assert (again.outcome, again.run_id) == (first.outcome, first.run_id)
+    assert result.outcome == dispatch_pb.DISPATCH_OUTCOME_DISPATCHED
+    assert list(world.made) == [f"webhook:{delivery.delivery_id}"]
+
+
+async def test_a_run_whose_time_is_over_is_promised_to_nobody_and_followed_by_a_clean_one(
+    service: Service, world: World, workspace_id: UUID
+) -> None:
+    rule = await make_autopilot(
+        service, world, workspace_id, overlap_policy=rule_pb.OVERLAP_POLICY_SKIP
+    )
+    hook = await make_webhook(service, rule.autopilot_id)
+    delivery = facts(hook.trigger)
+    (first,) = await admit(service, delivery)
+    # It cannot be given up yet.
+    world.away = {"CancelWakeups"}
+    service.move_clock(24 * 3600)
+    (meanwhile,) = await admit(service, delivery)
+    world.away = set()
+    service.move_clock(120)
+    await service.tick("sweep")
+    (clean,) = await admit(service, delivery)
+    late = await hand_over(service, delivery, first.run_id)
+    result = await hand_over(service, delivery, clean.run_id)
+
+    assert (meanwhile.outcome, meanwhile.run_id) == (dispatch_pb.ADMIT_OUTCOME_UNAVAILABLE, "")
+    run = await service.run_of(first.run_id)
+    assert (run.state, run.reason) == (
+        run_pb2.RUN_STATE_FAILED,
+        reason_pb2.REASON_DISPATCH_INCOMPLETE,
+    )
+    # The one that was given up stands in no way of the clean one.
+    assert clean.outcome == dispatch_pb.ADMIT_OUTCOME_ACCEPTED
+    assert late.outcome == dispatch_pb.DISPATCH_OUTCOME_FAILED
+    assert result.outcome == dispatch_pb.DISPATCH_OUTCOME_DISPATCHED
+    woken = [key for key, made in world.made.items() if made.wakeup is not None]
+    assert woken == [f"webhook:{delivery.delivery_id}#2"]
+
+
 async def test_only_the_gateway_may_admit(service: Service) -> None:
     for token in (service.keys.service("scheduler"), service.keys.user("op", operator=True)):
         stub = DispatchServiceStub(service.channel(token))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 from uuid import UUID
 
 from reveille_autopilot.domain.deadlines import CANCEL_AGAIN
@@ -52,6 +52,14 @@ async def ids_by_key(tx: Tx, keys: Sequence[str]) -> dict[str, UUID]:
 async def ids_without_body(tx: Tx, delivery_ids: Sequence[UUID]) -> list[UUID]:
     """Find the open runs of deliveries whose bodies did not come yet."""
     return [rows.uuid(row["id"]) for row in await tx.fetch(Q["run_ids_without_body"], delivery_ids)]
+
+
+async def await_bodies(
+    tx: Tx, locks: LockOrder, ids: Iterable[UUID], length: timedelta
+) -> set[UUID]:
+    """Have runs wait for their bodies from now on; gives those that do."""
+    found = await tx.fetch(Q["await_bodies"], locks.note(Level.RUN, ids), length)
+    return {rows.uuid(row["id"]) for row in found}
 
 
 async def write(tx: Tx, writes: Sequence[RunWrite]) -> dict[UUID, datetime | None]:

@@ -48,6 +48,18 @@ SELECT id, occurrence_key FROM runs WHERE occurrence_key = ANY($1::text[]);
 SELECT id FROM runs
 WHERE delivery_id = ANY($1::uuid[]) AND finished_at IS NULL AND NOT payload_ready;
 
+-- name: await_bodies
+-- Has runs wait for their bodies as long as if they were admitted now. One whose time is over is
+-- left to the sweep, which may be giving it up. $1 ids, $2 how long
+UPDATE runs
+SET dispatch_deadline_at = clock() + $2::interval, next_attempt_at = clock() + $2::interval
+WHERE id = ANY(ARRAY(
+        SELECT id FROM runs WHERE id = ANY($1::uuid[]) ORDER BY id FOR NO KEY UPDATE
+    ))
+    AND state = 'pending' AND NOT payload_ready AND cancel_requested_at IS NULL
+    AND dispatch_deadline_at > (SELECT clock())
+RETURNING id;
+
 -- name: write_runs
 -- Applies steps to runs that are locked and were read in `state_before`. A terminal run keeps its
 -- state and its end; links and a result may still be filled in.

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from uuid import UUID
 
-from reveille_autopilot.domain.deadlines import FIRST_LOOK
-from reveille_autopilot.domain.gate import Occurrence, Verdict
+from reveille_autopilot.domain.deadlines import FIRST_LOOK, OTHERS
+from reveille_autopilot.domain.gate import Judgement, Occurrence, Verdict
 from reveille_autopilot.domain.keys import webhook_key
 from reveille_autopilot.domain.models import Payload, Run
 from reveille_autopilot.domain.outcomes import withdrawn
@@ -17,8 +17,14 @@ from reveille_autopilot.usecases.admit import Admission, Admissions, Candidate
 from reveille_autopilot.usecases.dispatch import Dispatcher
 from reveille_autopilot.usecases.settle import Moment, Settler
 from reveille_runtime.crash import crash_point
-from reveille_runtime.db import Database, Tx, retrying_transaction
+from reveille_runtime.db import Database, Tx, retrying_statement, retrying_transaction
 from reveille_runtime.ids import new_id
+from reveille_runtime.lockorder import LockOrder
+
+# The next call finds it given up, and makes a clean one.
+BEING_GIVEN_UP = Admission(
+    None, Judgement(Verdict.UNAVAILABLE, None, "its run is being given up; ask again")
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,8 +61,44 @@ class Deliveries:
         self._settler = settler
 
     async def admit(self, deliveries: Sequence[DeliveryFacts]) -> list[Admission | Exception]:
-        """Judge deliveries; of an admitted one the run waits for its body."""
-        return await self._admissions.admit_all([_candidate(each) for each in deliveries])
+        """Judge deliveries; of an admitted one the run waits for its body.
+
+        Whoever asks again is about to send it, however late that is, and the run waits for him.
+        """
+        candidates = [_candidate(each) for each in deliveries]
+        admissions = await self._admissions.admit_all(candidates)
+        earlier = {
+            each.run.id
+            for candidate, each in zip(candidates, admissions, strict=True)
+            if isinstance(each, Admission)
+            and each.run is not None
+            and each.run.id != candidate.run_id
+            and _lacks_body(each.run)
+        }
+        if not earlier:
+            return admissions
+        expired = await self._await_bodies(earlier)
+        return [
+            BEING_GIVEN_UP
+            if isinstance(each, Admission) and each.run is not None and each.run.id in expired
+            else each
+            for each in admissions
+        ]
+
+    async def _await_bodies(self, ids: Collection[UUID]) -> set[UUID]:
+        """Give those whose time is over: they are given up, or are about to be."""
+        waiting = await retrying_statement(
+            self._db, lambda tx: runs.await_bodies(tx, LockOrder(), ids, OTHERS)
+        )
+        left = sorted(set(ids) - waiting)
+        if not left:
+            return set()
+        async with self._db.session() as tx:
+            found = await runs.get(tx, left)
+        # The others were begun or ended meanwhile, which is an answer.
+        return {
+            each.id for each in found.values() if _lacks_body(each) or each.given_up_at is not None
+        }
 
     async def store(self, bodies: Sequence[DeliveryBody]) -> dict[UUID, Run]:
         """Store the bodies with their runs, once; gives the runs by id."""
@@ -90,6 +132,12 @@ class Deliveries:
         async with self._db.session() as tx:
             waiting = await runs.ids_without_body(tx, delivery_ids)
         await self._settler.apply(dict.fromkeys(waiting, (withdrawn(),)), Moment.CANCEL)
+
+
+def _lacks_body(run: Run) -> bool:
+    return (
+        run.state is RunState.PENDING and not run.payload_ready and run.cancel_requested_at is None
+    )
 
 
 def _candidate(facts: DeliveryFacts) -> Candidate:

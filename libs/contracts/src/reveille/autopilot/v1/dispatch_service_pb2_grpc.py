@@ -57,7 +57,8 @@ class DispatchServiceServicer:
     """
 
     def AdmitDeliveries(self, request, context):
-        """Judges deliveries and stores a run for each that is admitted. The same delivery again gets the same answer.
+        """Judges deliveries and stores a run for each that is admitted. The same delivery again gets the same answer,
+        and a run that lacks its body waits for it from then on; one that was given up is followed by a clean one.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

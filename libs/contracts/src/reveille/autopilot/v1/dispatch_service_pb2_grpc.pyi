@@ -34,7 +34,9 @@ class DispatchServiceStub:
     @_typing.overload
     def __new__(cls, channel: _aio.Channel) -> DispatchServiceAsyncStub: ...
     AdmitDeliveries: _grpc.UnaryUnaryMultiCallable[_dispatch_service_pb2.AdmitDeliveriesRequest, _dispatch_service_pb2.AdmitDeliveriesResponse]
-    """Judges deliveries and stores a run for each that is admitted. The same delivery again gets the same answer."""
+    """Judges deliveries and stores a run for each that is admitted. The same delivery again gets the same answer,
+    and a run that lacks its body waits for it from then on; one that was given up is followed by a clean one.
+    """
     WithdrawDeliveries: _grpc.UnaryUnaryMultiCallable[_dispatch_service_pb2.WithdrawDeliveriesRequest, _dispatch_service_pb2.WithdrawDeliveriesResponse]
     """Ends the runs of deliveries whose bodies never come. A run that has its body or its outcome stays as it is, and a delivery may have none."""
     DispatchDeliveries: _grpc.UnaryUnaryMultiCallable[_dispatch_service_pb2.DispatchDeliveriesRequest, _dispatch_service_pb2.DispatchDeliveriesResponse]
@@ -46,7 +48,9 @@ class DispatchServiceAsyncStub(DispatchServiceStub):
 
     def __init__(self, channel: _aio.Channel) -> None: ...
     AdmitDeliveries: _aio.UnaryUnaryMultiCallable[_dispatch_service_pb2.AdmitDeliveriesRequest, _dispatch_service_pb2.AdmitDeliveriesResponse]  # type: ignore[assignment]
-    """Judges deliveries and stores a run for each that is admitted. The same delivery again gets the same answer."""
+    """Judges deliveries and stores a run for each that is admitted. The same delivery again gets the same answer,
+    and a run that lacks its body waits for it from then on; one that was given up is followed by a clean one.
+    """
     WithdrawDeliveries: _aio.UnaryUnaryMultiCallable[_dispatch_service_pb2.WithdrawDeliveriesRequest, _dispatch_service_pb2.WithdrawDeliveriesResponse]  # type: ignore[assignment]
     """Ends the runs of deliveries whose bodies never come. A run that has its body or its outcome stays as it is, and a delivery may have none."""
     DispatchDeliveries: _aio.UnaryUnaryMultiCallable[_dispatch_service_pb2.DispatchDeliveriesRequest, _dispatch_service_pb2.DispatchDeliveriesResponse]  # type: ignore[assignment]
@@ -61,7 +65,9 @@ class DispatchServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _dispatch_service_pb2.AdmitDeliveriesRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_dispatch_service_pb2.AdmitDeliveriesResponse, _abc.Awaitable[_dispatch_service_pb2.AdmitDeliveriesResponse]]:
-        """Judges deliveries and stores a run for each that is admitted. The same delivery again gets the same answer."""
+        """Judges deliveries and stores a run for each that is admitted. The same delivery again gets the same answer,
+        and a run that lacks its body waits for it from then on; one that was given up is followed by a clean one.
+        """
 
     @_abc_1.abstractmethod
     def WithdrawDeliveries(
