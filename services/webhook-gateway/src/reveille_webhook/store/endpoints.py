@@ -134,9 +134,10 @@ async def touch_secrets(tx: Tx, ids: Collection[UUID]) -> None:
 
 
 async def put(tx: Tx, endpoint: Endpoint) -> None:
-    """Store a wish, unless it is not newer."""
+    """Store a wish, unless it is not newer; another rate is also that of what waits already."""
     options = endpoint.options
-    await tx.execute(
+    before = await tx.fetchrow(Q["rate_of"], endpoint.id)
+    newer = await tx.fetchval(
         Q["put_endpoint"],
         endpoint.id,
         endpoint.workspace_id,
@@ -154,6 +155,11 @@ async def put(tx: Tx, endpoint: Endpoint) -> None:
         list(options.excluded_senders),
         list(options.own_markers),
     )
+    if newer is None or before is None:
+        # What is not newer changes nothing, and of a hook that was not there nothing waits.
+        return
+    if before["rate_per_minute"] != options.rate_per_minute:
+        await tx.execute(Q["pace_anew"], endpoint.id)
 
 
 def _options(row: asyncpg.Record) -> Options:

@@ -36,8 +36,35 @@ WHERE id = ANY (ARRAY(
     SELECT id FROM endpoint_secrets WHERE id = ANY ($1::uuid[]) ORDER BY id
     FOR UPDATE SKIP LOCKED));
 
+-- name: rate_of
+-- How fast a hook's deliveries go, held against claims and other wishes. $1 id
+SELECT rate_per_minute FROM endpoints WHERE id = $1 FOR UPDATE;
+
+-- name: pace_anew
+-- Gives back the moments of a hook's deliveries that wait for theirs; each gets another, in their
+-- order. They begin to wait anew, as what people release does: the budget, in which they were counted,
+-- neither counts nor holds them once more, and they are judged anew. What was tried already waits
+-- for another reason and stays.
+-- A claim may have hold of what is due, and wait for the hook, which is held here. So what is due
+-- within the second is left alone: of two that meet, only one ever waits.
+-- $1 endpoint id
+WITH waiting AS MATERIALIZED (
+    SELECT id, available_at FROM deliveries
+    WHERE endpoint_id = $1 AND state = 'queued' AND lease_token IS NULL
+      AND available_at > (SELECT clock() + interval '1 second')
+      AND slotted AND dispatch_attempts = 0 AND give_backs = 0
+    ORDER BY id
+    FOR UPDATE)
+UPDATE deliveries AS d
+SET slotted = false, message = '', queued_at = t.moment, admission = NULL,
+    available_at = t.moment + w.place * interval '1 microsecond'
+FROM (SELECT id, row_number() OVER (ORDER BY available_at, id) AS place FROM waiting) AS w,
+     (SELECT clock() AS moment) AS t
+WHERE d.id = w.id;
+
 -- name: put_endpoint
 -- Stores a wish; one that is not newer than what is stored changes nothing, a tombstone included.
+-- Under another rate no moment ahead is anybody's; what of the last minute was not used still is.
 -- $1 id, $2 workspace, $3 hash of the token, $4 hash of the token before, $5 end of its grace,
 -- $6 provider, $7 largest body, $8 revision, $9 how the sender signs (or null), $10 whether copies
 -- of signed content are refused, $11 rate (or null), $12 budget (or null), $13 path of the lane's
@@ -54,10 +81,15 @@ SET workspace_id = excluded.workspace_id, token_sha256 = excluded.token_sha256,
     provider = excluded.provider, max_body_bytes = excluded.max_body_bytes,
     generic = excluded.generic, refuses_copies = excluded.refuses_copies,
     rate_per_minute = excluded.rate_per_minute, hourly_budget = excluded.hourly_budget,
+    next_slot_at = CASE
+        WHEN endpoints.rate_per_minute IS DISTINCT FROM excluded.rate_per_minute
+            THEN least(endpoints.next_slot_at, clock())
+        ELSE endpoints.next_slot_at END,
     lane_path = excluded.lane_path, excluded_senders = excluded.excluded_senders,
     own_markers = excluded.own_markers, disowned_until = NULL,
     revision = excluded.revision, deleted_at = NULL, updated_at = clock()
-WHERE endpoints.revision < excluded.revision;
+WHERE endpoints.revision < excluded.revision
+RETURNING id;
 
 -- name: bury_endpoint
 -- Leaves a tombstone without a credential; a deletion that is not newer changes nothing.

@@ -6,7 +6,7 @@ from uuid import UUID
 
 import asyncpg
 
-from reveille_runtime.db import Database, constraint_name
+from reveille_runtime.db import Database, constraint_name, retrying_transaction
 from reveille_runtime.errors import InvalidArgument
 from reveille_webhook.domain.endpoint import Endpoint
 from reveille_webhook.domain.provider import Provider
@@ -38,8 +38,10 @@ class Endpoints:
         if problem is not None:
             raise InvalidArgument.of("endpoint.provider", problem)
         try:
-            async with self._database.transaction() as tx:
-                await endpoints.put(tx, endpoint)
+            # Whatever is repeated is not newer the second time.
+            await retrying_transaction(
+                self._database, lambda tx: endpoints.put(tx, endpoint), repeatable=True
+            )
         except asyncpg.UniqueViolationError as error:
             if constraint_name(error) != "endpoints_token":
                 raise
