@@ -6,6 +6,7 @@ import asyncio
 import itertools
 from collections.abc import Awaitable, Callable
 from typing import Any
+from uuid import uuid4
 
 import grpc
 import pytest
@@ -13,9 +14,12 @@ from tests.integration.webhook.conftest import Gateway, Hook, Stage, endpoint_of
 from tests.integration.webhook.peer import FakeAutopilot
 from tests.integration.webhook.test_options import BODY, options, send, states
 
+from reveille.autopilot.v1 import dispatch_service_pb2 as autopilot_pb
+from reveille.common.v1 import reason_pb2
 from reveille.webhook.v1 import endpoint_service_pb2 as endpoint_pb
 from reveille_testkit.waiting import eventually
 
+HOUR = 3600.0
 PACE = """
 SELECT row(next_slot_at, window_started_at, window_count, tripped_at)::text
 FROM webhook.endpoints WHERE id = $1
@@ -28,6 +32,16 @@ async def wish(gateway: Gateway, hook: Hook, revision: int = 2, **fields: Any) -
         endpoint_pb.PutEndpointRequest(
             endpoint=endpoint_of(hook, revision=revision, options=options(**fields))
         )
+    )
+
+
+async def behind(gateway: Gateway, hook: Hook, hours: float) -> None:
+    """Have the hook's moments for so long be those of others."""
+    await gateway.sql(
+        "UPDATE webhook.endpoints SET next_slot_at = now() + $2 * interval '1 h' WHERE id = $1"
+        " RETURNING 1",
+        hook.id,
+        hours,
     )
 
 
@@ -73,6 +87,113 @@ async def test_copies_take_no_moment_and_count_in_no_budget(
     assert (meanwhile, await gateway.sql(PACE, hook.id)) == (before, before)
     assert await states(gateway) == ["dispatched"] * 3
     assert len(peer.bodies) == 3
+
+
+def outlived(first: str, clean: str) -> Callable[[autopilot_pb.DeliveryBody], Any]:
+    """Answer as autopilot does where it gave up the run that the delivery was admitted as."""
+
+    def answer(body: autopilot_pb.DeliveryBody) -> autopilot_pb.DispatchResult:
+        if body.run_id == clean:
+            return autopilot_pb.DispatchResult(
+                delivery_id=body.delivery_id, outcome=autopilot_pb.DISPATCH_OUTCOME_DISPATCHED
+            )
+        assert body.run_id == first
+        return autopilot_pb.DispatchResult(
+            delivery_id=body.delivery_id,
+            outcome=autopilot_pb.DISPATCH_OUTCOME_FAILED,
+            reason=reason_pb2.REASON_DISPATCH_INCOMPLETE,
+        )
+
+    return answer
+
+
+def admitted_as(run_id: str) -> Callable[[autopilot_pb.DeliveryFacts], autopilot_pb.AdmitResult]:
+    return lambda facts: autopilot_pb.AdmitResult(
+        delivery_id=facts.delivery_id,
+        outcome=autopilot_pb.ADMIT_OUTCOME_ACCEPTED,
+        run_id=run_id,
+    )
+
+
+async def test_what_waits_longer_than_its_run_is_judged_anew_at_its_moment(
+    gateway: Gateway, peer: FakeAutopilot
+) -> None:
+    hook = await gateway.hook(options=options(rate_per_minute=1))
+    await behind(gateway, hook, 30)
+    first = (await gateway.post(hook, BODY, delivery="d-1")).json["run_id"]
+    await gateway.work()
+    waiting = await gateway.row()
+    # Its copy hears the same; that makes no judgement of today one of tomorrow.
+    copy = (await gateway.post(hook, BODY, delivery="d-1")).json
+    told = await gateway.row()
+    clean = str(uuid4())
+    peer.admits = admitted_as(clean)
+    peer.dispatches = outlived(first, clean)
+
+    gateway.database.move_clock(30 * HOUR + 60)
+    await gateway.work()
+
+    for each in (waiting, told):
+        assert (each["state"], each["admission"], str(each["run_id"])) == ("queued", None, first)
+    assert (copy["status"], copy["run_id"]) == ("duplicate", first)
+    row = await gateway.row()
+    assert (row["state"], str(row["run_id"]), row["dispatch_attempts"]) == ("dispatched", clean, 1)
+    assert [each.run_id for each in peer.bodies] == [clean]
+
+
+async def test_a_run_that_was_given_up_between_two_attempts_is_followed_by_a_clean_one(
+    gateway: Gateway, peer: FakeAutopilot
+) -> None:
+    hook = await gateway.hook(options=options(rate_per_minute=1))
+    await behind(gateway, hook, 20)
+    first = (await gateway.post(hook, BODY, delivery="d-1")).json["run_id"]
+    await gateway.work()
+    gateway.database.move_clock(20 * HOUR + 60)
+    peer.away = grpc.StatusCode.UNAVAILABLE
+    await gateway.work()
+    clean = str(uuid4())
+    peer.away = None
+    peer.admits = admitted_as(clean)
+    peer.dispatches = outlived(first, clean)
+
+    # Its day begins with its moment, not with its arrival.
+    gateway.database.move_clock(23 * HOUR)
+    await gateway.work()
+
+    row = await gateway.row()
+    assert (row["state"], str(row["run_id"])) == ("dispatched", clean)
+
+
+async def test_a_day_without_success_is_counted_from_a_moment_that_was_far_off(
+    gateway: Gateway, peer: FakeAutopilot
+) -> None:
+    hook = await gateway.hook(options=options(rate_per_minute=1))
+    await behind(gateway, hook, 30)
+    await gateway.post(hook, BODY, delivery="d-1")
+    await gateway.work()
+    peer.away = grpc.StatusCode.UNAVAILABLE
+    gateway.database.move_clock(30 * HOUR + 1)
+    await gateway.work()
+    gateway.database.move_clock(23 * HOUR)
+    await gateway.work()
+    late = await gateway.row()
+    gateway.database.move_clock(HOUR)
+    await gateway.work()
+    row = await gateway.row()
+
+    assert (late["state"], late["give_backs"]) == ("queued", 2)
+    assert (row["state"], row["reason"]) == ("failed", "dispatch_deadline")
+
+
+async def test_what_waits_a_little_is_judged_once(gateway: Gateway, peer: FakeAutopilot) -> None:
+    hook = await gateway.hook(options=options(rate_per_minute=1))
+    await send(gateway, hook, 4)
+    await gateway.work()
+    gateway.database.move_clock(HOUR)
+    await gateway.work()
+
+    assert await states(gateway) == ["dispatched"] * 4
+    assert len(peer.admitted) == 4
 
 
 async def test_a_higher_rate_is_that_of_what_waits_already(

@@ -19,10 +19,12 @@ from reveille_runtime.db import Database
 from reveille_runtime.queries import Query
 from reveille_testkit.database import TestDatabase
 from reveille_webhook.domain.delivery import NewDelivery
+from reveille_webhook.domain.retrying import FAR_OFF
 from reveille_webhook.store import deliveries, endpoints, queue
 
 ROWS = 20_000
 GRACE = timedelta(seconds=2)
+LEASE = timedelta(seconds=30)
 EARLY = datetime(2000, 1, 1, tzinfo=UTC)
 
 
@@ -96,9 +98,7 @@ async def test_hot_statements_read_what_they_need(
     one = [uuid4()]
 
     found = {
-        "claim": await scans(
-            large, queue.Q["claim"], timedelta(seconds=30), 200, EARLY, 60, 600, GRACE
-        ),
+        "claim": await scans(large, queue.Q["claim"], LEASE, 200, EARLY, 60, 600, GRACE, FAR_OFF),
         "expired": await scans(large, queue.Q["expired"], 200),
         "copies": await scans(large, deliveries.Q["count_copies"], one, ["5"], [1], [0]),
         "content": await scans(large, deliveries.Q["originals_of_content"], [b"x" * 32]),
@@ -106,6 +106,7 @@ async def test_hot_statements_read_what_they_need(
             large, deliveries.Q["insert_deliveries"], *deliveries._columns([arrived()] * 32)
         ),
         "held": await scans(large, deliveries.Q["release_held"], uuid4(), 1000),
+        "paced": await scans(large, endpoints.Q["pace_anew"], uuid4()),
         "watch": await scans(
             large, deliveries.Q["came_in"], uuid4(), None, datetime.now(UTC), uuid4(), 500
         ),
@@ -135,6 +136,7 @@ async def test_hot_statements_read_what_they_need(
     }
     assert indexes["content"] == indexes["insert"] == {"deliveries_by_content"}
     assert "deliveries_held" in indexes["held"]
+    assert indexes["paced"] <= {"deliveries_due", "deliveries_by_endpoint", "deliveries_pkey"}
     assert indexes["watch"] <= {
         "deliveries_by_workspace",
         "deliveries_by_endpoint",
@@ -175,8 +177,8 @@ async def test_forgetting_reads_what_ended_first(large: Database, database: Test
 
 async def test_a_claim_takes_what_is_due_and_no_more(large: Database) -> None:
     async with large.session() as tx:
-        first = await queue.claim(tx, timedelta(seconds=30), 15, EARLY, 0, 0, GRACE)
-        rest = await queue.claim(tx, timedelta(seconds=30), 200, first.newest or EARLY, 0, 0, GRACE)
+        first = await queue.claim(tx, LEASE, 15, EARLY, 0, 0, GRACE, FAR_OFF)
+        rest = await queue.claim(tx, LEASE, 200, first.newest or EARLY, 0, 0, GRACE, FAR_OFF)
 
     assert (len(first.claims), len(rest.claims)) == (15, ROWS // 1000 - 15)
     assert len({each.token for each in (*first.claims, *rest.claims)}) == ROWS // 1000

@@ -6,8 +6,12 @@ from datetime import datetime, timedelta
 
 # A rule that refuses five times will refuse a sixth.
 MOST_ATTEMPTS = 5
-# How long a delivery waits for services that are away.
+# How long a delivery waits for services that are away; as long its run waits for its body.
 DISPATCH_DEADLINE = timedelta(hours=24)
+# A moment within the hook's rate that is later than this is far off: a delivery begins to wait, and
+# is judged anew, at that moment, for a run without a body is given up. What of the patience is lost
+# to a nearer one is little, and asking twice for every delivery of a burst would cost.
+FAR_OFF = timedelta(hours=1)
 
 
 def attempts_left(attempt: int) -> bool:

@@ -97,7 +97,8 @@ FROM unnest($1::bytea[]) AS wanted (content_key),
 
 -- name: record_admissions
 -- How deliveries were judged. One that is judged already, or that the worker holds, is left alone:
--- the worker hears the same and writes it under its lease.
+-- the worker hears the same and writes it under its lease. So is one that does not wait yet, because
+-- its moment is far off: what was said before then says nothing.
 -- Found by their ids: the index of all that is due, which `state` alone would offer, may be long.
 -- In subqueries of their own the values change no plan, and it is made once.
 -- $1 ids, $2 judgements, $3 run ids, $4 states, $5 reasons, $6 messages,
@@ -110,7 +111,8 @@ FROM unnest((SELECT $1::uuid[]), (SELECT $2::text[]), (SELECT $3::uuid[]), (SELE
             (SELECT $5::text[]), (SELECT $6::text[]), (SELECT $7::integer[]))
      AS new (id, admission, run_id, state, reason, message, response_status)
 WHERE d.id = new.id
-  AND d.state || '' = 'queued' AND d.admission IS NULL AND d.lease_token IS NULL;
+  AND d.state || '' = 'queued' AND d.admission IS NULL AND d.lease_token IS NULL
+  AND d.queued_at <= (SELECT clock());
 
 -- name: get_delivery
 -- One delivery, without its body. $1 id

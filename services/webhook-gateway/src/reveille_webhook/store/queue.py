@@ -53,9 +53,10 @@ async def claim(
     rate: int,
     budget: int,
     grace: timedelta,
+    far_off: timedelta,
 ) -> Taken:
     """Take up deliveries that are due, within the rates and budgets of their hooks."""
-    rows = await tx.fetch(Q["claim"], lease, limit, since, rate, budget, grace)
+    rows = await tx.fetch(Q["claim"], lease, limit, since, rate, budget, grace, far_off)
     claims = [
         Claim(
             token=row["lease_token"],

@@ -2,10 +2,14 @@
 -- Takes up deliveries that are due, each under a fresh token; the attempt is counted here, so that
 -- a crash counts too. A delivery that is seen first takes a moment out of its hook's bucket: now, or
 -- one that it then waits for. Beyond the hook's budget of the hour it is held, and so is whatever
--- follows; one that people released goes on, and does not count. One that stands behind another in
--- its lane is not due, nor one that its own request may still be having judged.
+-- follows; one that people released, or that had a moment under another rate, goes on and does not
+-- count. One that stands behind another in
+-- its lane is not due, nor one that its own request may still be having judged. One whose moment is
+-- far off begins to wait at that moment: from then on it has the whole patience for failures, and it
+-- is judged anew, for its run may be given up before.
 -- $1 lease length, $2 limit, $3 least available_at, $4 usual rate a minute, $5 usual budget an hour
--- (0 for no limit), $6 how long a request may take until the worker steps in
+-- (0 for no limit), $6 how long a request may take until the worker steps in, $7 from how late on a
+-- moment is far off
 WITH t AS MATERIALIZED (SELECT clock() AS moment),
 due AS MATERIALIZED (
     SELECT d.ctid AS place, d.id, d.endpoint_id, d.available_at, d.slotted,
@@ -83,6 +87,10 @@ SET lease_token = CASE WHEN x.deed = 'take' THEN gen_random_uuid() END,
     dispatch_attempts = d.dispatch_attempts + CASE WHEN x.deed = 'take' THEN 1 ELSE 0 END,
     slotted = x.deed <> 'hold',
     available_at = CASE WHEN x.deed = 'defer' THEN x.slot ELSE d.available_at END,
+    queued_at = CASE WHEN x.deed = 'defer' AND x.slot > d.queued_at + $7::interval THEN x.slot
+                     ELSE d.queued_at END,
+    admission = CASE WHEN x.deed = 'defer' AND x.slot > d.queued_at + $7::interval THEN NULL
+                     ELSE d.admission END,
     state = CASE WHEN x.deed = 'hold' THEN 'held' ELSE d.state END,
     reason = CASE WHEN x.deed = 'hold' THEN 'loop_breaker' ELSE d.reason END,
     message = CASE x.deed WHEN 'hold' THEN 'its hook fired beyond its budget'

@@ -11,6 +11,7 @@ from reveille_runtime import logs
 from reveille_runtime.crash import crash_point
 from reveille_runtime.db import Database
 from reveille_webhook import crash_points
+from reveille_webhook.domain.retrying import FAR_OFF
 from reveille_webhook.store import queue
 from reveille_webhook.store.queue import Taken
 from reveille_webhook.usecases.trace import Tracing
@@ -74,5 +75,5 @@ class ClaimDeliveries:
     async def _claim(self, limit: int) -> Taken:
         async with self._database.transaction() as tx:
             return await queue.claim(
-                tx, self._lease, limit, self._since, self._rate, self._budget, _GRACE
+                tx, self._lease, limit, self._since, self._rate, self._budget, _GRACE, FAR_OFF
             )

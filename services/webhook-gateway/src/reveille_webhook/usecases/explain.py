@@ -183,7 +183,9 @@ def _command(delivery: Delivery) -> str:
 
 
 def _waiting(delivery: Delivery, now: datetime) -> tuple[str, str]:
-    judged = "admitted" if delivery.judgement is not None else "stored, but not judged yet"
+    # One that is judged once more has the run of the time before.
+    admitted = delivery.judgement is not None or delivery.run_id is not None
+    judged = "admitted" if admitted else "stored, but not judged yet"
     tries = f" after {delivery.dispatch_attempts} attempts" if delivery.dispatch_attempts else ""
     trouble = f" ({delivery.message})" if delivery.message else ""
     if delivery.lease_expires_at is not None:
