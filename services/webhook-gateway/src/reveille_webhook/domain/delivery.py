@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from uuid import UUID
 
@@ -68,6 +68,12 @@ class NewDelivery:
             return None
         return self.endpoint_id, self.dedupe_key
 
+    def let_go(self) -> NewDelivery:
+        """Give what it is where no loop breaker holds anything."""
+        if self.state is not DeliveryState.HELD:
+            return self
+        return replace(self, state=DeliveryState.QUEUED, reason="", message="")
+
 
 @dataclass(frozen=True, slots=True)
 class Known:
@@ -79,6 +85,8 @@ class Known:
     run_id: UUID | None = None
     # A copy of signed content under another id, which its hook refuses.
     refused: bool = False
+    # It was just stored, and the loop breaker holds it.
+    held: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -58,10 +58,17 @@ class Judged:
     response_status: int | None
 
 
-async def insert(tx: Tx, rows: Sequence[NewDelivery]) -> dict[UUID, datetime]:
-    """Store deliveries; gives those that were not there, with the time they came in."""
-    found = await tx.fetch(Q["insert_deliveries"], *_columns(rows))
-    return {row["id"]: row["received_at"] for row in found}
+@dataclass(frozen=True, slots=True)
+class Stored:
+    """When a delivery came in, and whether the loop breaker holds it."""
+
+    received_at: datetime
+    held: bool
+
+
+async def insert(tx: Tx, rows: Sequence[NewDelivery]) -> dict[UUID, Stored]:
+    """Store deliveries; gives those that were not there."""
+    return _stored(await tx.fetch(Q["insert_deliveries"], *_columns(rows)))
 
 
 def _columns(rows: Sequence[NewDelivery]) -> tuple[Sequence[object], ...]:
@@ -90,9 +97,15 @@ def _columns(rows: Sequence[NewDelivery]) -> tuple[Sequence[object], ...]:
     )
 
 
-async def find_own(tx: Tx, ids: Sequence[UUID]) -> dict[UUID, datetime]:
+async def find_own(tx: Tx, ids: Sequence[UUID]) -> dict[UUID, Stored]:
     """Find rows that an earlier try of the same batch stored after all."""
-    return {row["id"]: row["received_at"] for row in await tx.fetch(Q["find_own"], list(ids))}
+    return _stored(await tx.fetch(Q["find_own"], list(ids)))
+
+
+def _stored(rows: Sequence[asyncpg.Record]) -> dict[UUID, Stored]:
+    return {
+        row["id"]: Stored(row["received_at"], row["state"] == DeliveryState.HELD) for row in rows
+    }
 
 
 @dataclass(frozen=True, slots=True)

@@ -45,11 +45,11 @@ LEFT JOIN LATERAL (
 WHERE NOT (form.content_once AND earlier.id IS NOT NULL)
 ORDER BY new.place
 ON CONFLICT DO NOTHING
-RETURNING id, received_at;
+RETURNING id, received_at, state;
 
 -- name: find_own
 -- Rows of an earlier try whose COMMIT got no answer. $1 ids
-SELECT id, received_at FROM deliveries WHERE id = ANY ($1::uuid[]);
+SELECT id, received_at, state FROM deliveries WHERE id = ANY ($1::uuid[]);
 
 -- name: count_copies
 -- Notes that live deliveries came again. A failed one is taken up anew, and judged anew: autopilot

@@ -113,6 +113,12 @@ async def workspace_of(tx: Tx, endpoint_id: UUID) -> UUID | None:
     return found
 
 
+async def hold_breakers(tx: Tx, ids: Collection[UUID]) -> set[UUID]:
+    """Hold breakers as they are; gives the hooks whose breakers are open."""
+    rows = await tx.fetch(Q["hold_breakers"], sorted(ids))
+    return {row["id"] for row in rows if row["tripped"]}
+
+
 async def close_breaker(tx: Tx, endpoint_id: UUID) -> None:
     """Let a hook fire again."""
     await tx.execute(Q["close_breaker"], endpoint_id)

@@ -118,6 +118,14 @@ SELECT id FROM endpoints WHERE id = $1 AND deleted_at IS NULL FOR UPDATE;
 -- Whose an endpoint is, deleted or not. $1 id
 SELECT workspace_id FROM endpoints WHERE id = $1;
 
+-- name: hold_breakers
+-- Which breakers are open, held so that none is opened or closed until the transaction ends. As they
+-- are once they are held, so no later statement has to look. $1 ids
+SELECT id, tripped_at IS NOT NULL AS tripped FROM endpoints
+WHERE id = ANY ($1::uuid[])
+ORDER BY id
+FOR SHARE;
+
 -- name: close_breaker
 -- Lets a hook fire again, with a window of its own. $1 id
 UPDATE endpoints

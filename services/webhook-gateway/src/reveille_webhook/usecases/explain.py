@@ -82,6 +82,12 @@ def _endpoint(endpoint: ExplainedEndpoint, newest: Delivery | None) -> Finding:
             text += "; its address before the last rotation still counts"
         if newest is None:
             text += "; nothing has come in yet"
+    if endpoint.held and state != "holding":
+        # Autopilot was away when they were purged, for instance.
+        text += (
+            f"; the loop breaker is closed, but {endpoint.held} that it held are still to be "
+            "released or purged"
+        )
     return Finding(
         time=endpoint.deleted_at or endpoint.updated_at,
         subject="hook",
@@ -89,10 +95,13 @@ def _endpoint(endpoint: ExplainedEndpoint, newest: Delivery | None) -> Finding:
         state=state,
         text=f"{text} (revision {endpoint.revision})",
         rows=(("webhook.endpoints", str(endpoint.id)),),
-        command={
-            "refusing": f"reveille triggers secrets add {endpoint.id}",
-            "holding": f"reveille deliveries release {endpoint.id}",
-        }.get(state, ""),
+        command=(
+            f"reveille triggers secrets add {endpoint.id}"
+            if state == "refusing"
+            else f"reveille deliveries release {endpoint.id}"
+            if endpoint.held or state == "holding"
+            else ""
+        ),
     )
 
 

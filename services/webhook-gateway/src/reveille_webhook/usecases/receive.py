@@ -201,7 +201,7 @@ class Receive:
         left = max(budget - (asyncio.get_running_loop().time() - started), _LEAST_WAIT)
         if known.is_copy:
             return await self._answer_copy(draft.provider, known, left)
-        if delivery.state is DeliveryState.HELD:
+        if known.held:
             return answers.safe(draft.provider, Outcome.HELD, delivery.id, reason="loop_breaker")
         admission = await self._admit.for_request(
             known.facts, left, answers_with=draft.provider.status

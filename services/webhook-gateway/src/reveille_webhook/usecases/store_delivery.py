@@ -2,6 +2,9 @@
 
 The unique index decides which of several copies is the delivery. The others are counted in a second
 statement, which sees what the first one had to give way to.
+
+That a hook's breaker was open is known from before its request was read, and whoever closed it
+since let go what was held. So what came as held is stored under the lock of the hook, as it is now.
 """
 
 from __future__ import annotations
@@ -9,7 +12,6 @@ from __future__ import annotations
 import itertools
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime
 from uuid import UUID
 
 from reveille_runtime.batcher import Batcher
@@ -18,8 +20,9 @@ from reveille_runtime.db import Database, Tx
 from reveille_runtime.errors import Unavailable
 from reveille_webhook import crash_points
 from reveille_webhook.domain.delivery import Facts, Known, NewDelivery
-from reveille_webhook.store import deliveries
-from reveille_webhook.store.deliveries import Copies
+from reveille_webhook.domain.states import DeliveryState
+from reveille_webhook.store import deliveries, endpoints
+from reveille_webhook.store.deliveries import Copies, Stored
 
 STORE_PATIENCE = 5.0
 # What a request passes through in batches costs more per batch than per item; something slow, a
@@ -66,24 +69,21 @@ class StoreDelivery:
     async def _store(self, batch: Sequence[NewDelivery]) -> list[Known | Exception]:
         groups = _sorted(batch)
         crash_point(crash_points.BEFORE_STORE)
-        # Each statement commits by itself: what a death leaves uncounted is sent again.
-        async with self._database.session() as tx:
-            known = await self._insert(tx, groups)
+        known = await self._insert(groups)
         crash_point(crash_points.AFTER_STORE)
         return [known.get(each.id, _contended()) for each in batch]
 
-    async def _insert(self, tx: Tx, groups: _Sorted) -> dict[UUID, Known]:
+    async def _insert(self, groups: _Sorted) -> dict[UUID, Known]:
+        """Store what is new and find what the others are copies of.
+
+        Each step commits by itself: what a death leaves uncounted is sent again.
+        """
         known: dict[UUID, Known] = {}
         remaining, later = _by_content(groups.firsts)
         copies = {key: list(each) for key, each in groups.copies.items()}
         for _ in range(_ROUNDS):
-            if not remaining and not copies and not later:
-                break
             if remaining:
-                stored = await deliveries.insert(tx, remaining)
-                if len(stored) < len(remaining):
-                    lost = [each.id for each in remaining if each.id not in stored]
-                    stored |= await deliveries.find_own(tx, lost)
+                stored = await self._put(remaining)
                 known |= {
                     each.id: _new(each, stored[each.id]) for each in remaining if each.id in stored
                 }
@@ -95,20 +95,13 @@ class StoreDelivery:
                     for each in remaining
                     if each.id not in stored and each.conflict_key is None
                 ]
-            if copies:
-                originals = await deliveries.count_copies(
-                    tx,
-                    {
-                        key: Copies(len(copies[key]), max(each.retries for each in copies[key]))
-                        for key in sorted(copies)
-                    },
-                )
-                known |= {
-                    each.id: original
-                    for key, original in originals.items()
-                    for each in copies.pop(key)
-                }
-            known |= await self._refused(tx, [*remaining, *itertools.chain(*copies.values())])
+            lost = [*remaining, *itertools.chain(*copies.values())]
+            if not lost and not later:
+                break
+            if lost:
+                async with self._database.session() as tx:
+                    known |= await _counted(tx, copies)
+                    known |= await _refused(tx, [each for each in lost if each.id not in known])
             remaining = [each for each in remaining if each.id not in known]
             copies = {
                 key: left
@@ -121,19 +114,53 @@ class StoreDelivery:
             remaining, later = [*later, *remaining], []
         return known
 
-    async def _refused(self, tx: Tx, lost: Sequence[NewDelivery]) -> dict[UUID, Known]:
-        """Find those that are kept out by their content, which lives under another id."""
-        once = {each.id: each.content_key for each in lost if each.content_once}
-        if not once:
-            return {}
-        originals = await deliveries.originals_of_content(
-            tx, [key for key in once.values() if key is not None]
-        )
-        return {
-            each: originals[key]
-            for each, key in once.items()
-            if key is not None and key in originals
-        }
+    async def _put(self, rows: Sequence[NewDelivery]) -> dict[UUID, Stored]:
+        """Insert rows; gives those that are there by now, those of an earlier try included."""
+        held = {each.endpoint_id for each in rows if each.state is DeliveryState.HELD}
+        if not held:
+            async with self._database.session() as tx:
+                return await _stored(tx, rows)
+        # Whoever closes a breaker changes the row that is held here: either these are committed
+        # before and are found, or they are what comes in where it is closed.
+        async with self._database.transaction() as tx:
+            tripped = await endpoints.hold_breakers(tx, held)
+            return await _stored(
+                tx, [each if each.endpoint_id in tripped else each.let_go() for each in rows]
+            )
+
+
+async def _stored(tx: Tx, rows: Sequence[NewDelivery]) -> dict[UUID, Stored]:
+    stored = await deliveries.insert(tx, rows)
+    if len(stored) < len(rows):
+        stored |= await deliveries.find_own(tx, [each.id for each in rows if each.id not in stored])
+    return stored
+
+
+async def _counted(tx: Tx, copies: Mapping[_Key, Sequence[NewDelivery]]) -> dict[UUID, Known]:
+    """Count copies with their originals, where those are live."""
+    if not copies:
+        return {}
+    originals = await deliveries.count_copies(
+        tx,
+        {
+            key: Copies(len(copies[key]), max(each.retries for each in copies[key]))
+            for key in sorted(copies)
+        },
+    )
+    return {each.id: original for key, original in originals.items() for each in copies[key]}
+
+
+async def _refused(tx: Tx, lost: Sequence[NewDelivery]) -> dict[UUID, Known]:
+    """Find those that are kept out by their content, which lives under another id."""
+    once = {each.id: each.content_key for each in lost if each.content_once}
+    if not once:
+        return {}
+    originals = await deliveries.originals_of_content(
+        tx, [key for key in once.values() if key is not None]
+    )
+    return {
+        each: originals[key] for each, key in once.items() if key is not None and key in originals
+    }
 
 
 def _sorted(batch: Sequence[NewDelivery]) -> _Sorted:
@@ -168,7 +195,7 @@ def _by_content(batch: Sequence[NewDelivery]) -> tuple[list[NewDelivery], list[N
     return firsts, later
 
 
-def _new(delivery: NewDelivery, received_at: datetime) -> Known:
+def _new(delivery: NewDelivery, stored: Stored) -> Known:
     facts = Facts(
         delivery_id=delivery.id,
         endpoint_id=delivery.endpoint_id,
@@ -177,10 +204,10 @@ def _new(delivery: NewDelivery, received_at: datetime) -> Known:
         actions=delivery.actions,
         body_bytes=len(delivery.body),
         body_sha256=delivery.body_sha256,
-        received_at=received_at,
+        received_at=stored.received_at,
         carrier=delivery.carrier,
     )
-    return Known(facts, is_copy=False, judged=False)
+    return Known(facts, is_copy=False, judged=False, held=stored.held)
 
 
 def _contended() -> Unavailable:
