@@ -62,7 +62,9 @@ async def test_tokens_that_are_not_there_cost_the_same_statements(
     original = Tx._observed
 
     async def counting(self: Tx, query: Any, call: Any, args: Any) -> Any:
-        ran.append(query.name)
+        # The process renews its own leases meanwhile, whoever asks.
+        if query.name != "renew":
+            ran.append(query.name)
         return await original(self, query, call, args)
 
     monkeypatch.setattr(Tx, "_observed", counting)
