@@ -14,6 +14,7 @@ from tests.integration.webhook.peer import FakeAutopilot
 from reveille.autopilot.v1 import dispatch_service_pb2 as pb
 from reveille.webhook.v1 import endpoint_service_pb2 as endpoint_pb
 from reveille_runtime.db import Tx
+from reveille_webhook.store import queue
 
 BODY = b'{"action":"opened"}'
 PROVIDERS = ("github", "slack", "stripe", "standardwebhooks", "twilio", "adyen", "zoom", "aws_sns")
@@ -62,8 +63,8 @@ async def test_tokens_that_are_not_there_cost_the_same_statements(
     original = Tx._observed
 
     async def counting(self: Tx, query: Any, call: Any, args: Any) -> Any:
-        # The process renews its own leases meanwhile, whoever asks.
-        if query.name != "renew":
+        # What the process does for its own queue meanwhile is nobody's request.
+        if query.name not in queue.Q:
             ran.append(query.name)
         return await original(self, query, call, args)
 
