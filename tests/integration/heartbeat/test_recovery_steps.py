@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import errno
 import subprocess
 import sys
 from datetime import timedelta
@@ -16,10 +18,12 @@ import pytest_asyncio
 from tests.integration.heartbeat.conftest import Service, Stage
 from tests.integration.heartbeat.kit import World
 from tests.integration.heartbeat.test_processes import linger, process_in
+from tests.unit.heartbeat.test_removal import dug
 
 from reveille.common.v1 import reason_pb2
 from reveille.heartbeat.v1 import run_pb2
 from reveille_heartbeat.adapters.process.identity import is_alive, this_executor
+from reveille_heartbeat.adapters.spool import Spool
 from reveille_heartbeat.domain.values import LogStream, ProcessIdentity
 from reveille_heartbeat.store.queries import Q
 from reveille_heartbeat.usecases import pages
@@ -339,3 +343,47 @@ async def test_what_is_left_of_a_run_that_is_over_is_ended(
     for each in (orphan, stranger):
         each.kill()
         each.wait()
+
+
+async def test_no_folder_that_an_agent_has_left_keeps_those_of_others(
+    quiet: Service,
+    world: World,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    """All are deeper than a recursion goes; one fails, another is refused by the system."""
+    agent, spools = await world.agent("other"), tmp_path / "spool"
+    folders = []
+    for key in ("manual:1", "manual:2", "manual:3", "manual:4"):
+        wakeup = await world.wake(agent, key)
+        await world.cancel(key)
+        (run,) = await world.attempts(wakeup.wakeup_id)
+        folders.append(spools / run.run_id)
+    remove, swept = Spool.remove, list[Path]()
+
+    def injected(self: Spool) -> OSError | None:
+        swept.append(self.root)
+        if len(swept) == 1:
+            raise RuntimeError("injected")
+        if len(swept) == 2:
+            return PermissionError(errno.EPERM, "Operation not permitted")
+        return remove(self)
+
+    with contextlib.ExitStack() as dug_up:
+        for folder in folders:
+            (folder / "work").mkdir(parents=True)
+            dug_up.enter_context(dug(folder / "work", 1_500))
+        monkeypatch.setattr(Spool, "remove", injected)
+        await quiet.tick("recovery.cleaning")
+        assert sorted(swept) == sorted(folders)
+        assert [folder.exists() for folder in swept] == [True, True, False, False]
+        said = [line for line in capfd.readouterr().out.splitlines() if "run.folder_left" in line]
+        assert len(said) == 1
+        assert swept[1].name in said[0]
+        assert "Operation not permitted" in said[0]
+
+        monkeypatch.undo()
+        await quiet.tick("recovery.cleaning")
+        assert [path.name for path in spools.iterdir()] == ["spool-id"]
+        assert "run.folder_left" not in capfd.readouterr().out

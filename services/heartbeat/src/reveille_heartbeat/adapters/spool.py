@@ -9,12 +9,12 @@ from __future__ import annotations
 
 import contextlib
 import os
-import shutil
 from dataclasses import dataclass
 from pathlib import Path
 from uuid import UUID, uuid4
 
 from reveille_heartbeat.adapters.left_files import read_end, read_from, status_of
+from reveille_heartbeat.adapters.removal import remove_tree
 from reveille_heartbeat.domain.answer import MAX_BYTES
 from reveille_heartbeat.domain.values import LogStream
 
@@ -138,9 +138,9 @@ class Spool:
             return False
         return True
 
-    def remove(self) -> None:
-        """Delete the folder; an agent may have left anything in it."""
-        shutil.rmtree(self.root, ignore_errors=True)
+    def remove(self) -> OSError | None:
+        """Delete the folder; give what kept some of it, for an agent may have left anything."""
+        return remove_tree(self.root)
 
     def _at(self, name: str) -> str:
         """A bare text: these paths are used far more often than looked at."""

@@ -157,4 +157,13 @@ class Recovery:
             run_id for run_id in self._spools.run_ids() if run_id not in self._engine.active
         ]
         for run_id in await self._take_over.over(candidates) if candidates else ():
-            await asyncio.to_thread(self._spools.of(run_id).remove)
+            # What one agent has left keeps nobody else's folder.
+            with isolated("recovery.spool", run_id=str(run_id)):
+                refusal = await asyncio.to_thread(self._spools.of(run_id).remove)
+                if refusal is not None:
+                    _log.warning(
+                        "A folder of a run that is over could not be removed.",
+                        action="run.folder_left",
+                        run_id=str(run_id),
+                        cause=refusal.strerror or str(refusal),
+                    )
