@@ -27,6 +27,7 @@ from reveille_heartbeat.domain.outcome import (
     last_line,
 )
 from reveille_heartbeat.domain.reasons import Reason
+from reveille_heartbeat.domain.redaction import Redactor
 from reveille_heartbeat.domain.states import IssueState, RunState, WakeupState
 from reveille_heartbeat.domain.values import FailureClass
 
@@ -120,6 +121,27 @@ def test_an_answer_keeps_its_known_fields() -> None:
         "usage": {"t": 1},
         "issue_status": "done",
     }
+
+
+def test_every_text_of_an_answer_is_redacted_once_and_our_own_names_are_none_of_them() -> None:
+    seen: list[str] = []
+    # The first is a word of ours, too.
+    redactor = Redactor(["summary", "ключ-ключ"])
+
+    def redact(text: str) -> str:
+        seen.append(text)
+        return redactor.redact_text(text)
+
+    result = {"ключ-ключ": ["a summary", {"x": "sum\x00mary", "y": 1}]}
+    answer = read_answer(json.dumps({"summary": "ключ-ключ!", "result": result}).encode(), redact)
+
+    assert answer.summary == "*********!"
+    assert json.loads(answer.document) == {
+        "summary": "*********!",
+        "result": {"*********": ["a *******", {"x": "sum\ufffdmary", "y": 1}]},
+    }
+    texts = ["ключ-ключ!", "ключ-ключ", "a summary", "x", "sum\ufffdmary", "y"]
+    assert sorted(seen) == sorted(texts)
 
 
 @pytest.mark.parametrize(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
@@ -58,8 +58,12 @@ class Answer:
     usage: tuple[Usage, ...] = ()
 
 
-def read_answer(content: bytes) -> Answer:
-    """Read a result file.
+def _unchanged(text: str) -> str:
+    return text
+
+
+def read_answer(content: bytes, redact: Callable[[str], str] = _unchanged) -> Answer:
+    """Read a result file; `redact` sees every text that an agent has put there, names as well.
 
     Raises:
         BadAnswer: it is not a JSON object with fields of the right kinds.
@@ -68,16 +72,17 @@ def read_answer(content: bytes) -> Answer:
         raise BadAnswer(f"the result file is larger than {MAX_BYTES} bytes")
     try:
         parsed = plain_json.loads(content.decode("utf-8"))
-        document = _storable(parsed)
+        if not isinstance(parsed, dict):
+            raise BadAnswer("the result file does not hold a JSON object")
+        # Our own names are no secrets, even where one is the same word.
+        document = {name: _storable(parsed[name], redact) for name in FIELDS if name in parsed}
     except UnicodeDecodeError:
         raise BadAnswer("the result file is not UTF-8") from None
     except RecursionError:
         raise BadAnswer("the result file is nested too deeply") from None
     except ValueError as error:
         raise BadAnswer(f"the result file is not JSON: {error}") from None
-    if not isinstance(document, dict):
-        raise BadAnswer("the result file does not hold a JSON object")
-    return answer_of({name: document[name] for name in FIELDS if name in document})
+    return answer_of(document)
 
 
 def answer_of(document: dict[str, Any]) -> Answer:
@@ -166,17 +171,21 @@ def _dumped(document: dict[str, Any]) -> bytes:
     return json.dumps(document, ensure_ascii=False, separators=(",", ":")).encode()
 
 
-def _storable(value: Any) -> Any:
-    """Replace what neither a text column nor jsonb can hold: NUL and lone surrogates."""
+def _storable(value: Any, redact: Callable[[str], str]) -> Any:
+    """Replace what is not to be kept, and what neither a text column nor jsonb can hold."""
     if isinstance(value, str):
-        if value.isascii() and "\x00" not in value:
-            return value
-        return "".join(
-            _REPLACEMENT if char == "\x00" or "\ud800" <= char <= "\udfff" else char
-            for char in value
-        )
+        return redact(_storable_text(value))
     if isinstance(value, list):
-        return [_storable(item) for item in value]
+        return [_storable(item, redact) for item in value]
     if isinstance(value, dict):
-        return {_storable(key): _storable(item) for key, item in value.items()}
+        return {_storable(key, redact): _storable(item, redact) for key, item in value.items()}
     return value
+
+
+def _storable_text(text: str) -> str:
+    """Replace NUL and lone surrogates."""
+    if text.isascii() and "\x00" not in text:
+        return text
+    return "".join(
+        _REPLACEMENT if char == "\x00" or "\ud800" <= char <= "\udfff" else char for char in text
+    )

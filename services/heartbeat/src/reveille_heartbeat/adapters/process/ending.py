@@ -59,8 +59,10 @@ def _last_words(context: AgentContext) -> str:
 
 
 def _answer(context: AgentContext) -> tuple[Answer | None, str]:
+    redact = Redactor(context.secrets).redact_text
     try:
         content = context.spool.read_result()
-        return (None if content is None else read_answer(content)), ""
+        return (None if content is None else read_answer(content, redact)), ""
     except (BadAnswer, Unreadable) as error:
-        return None, str(error)
+        # What is wrong may be told with the agent's own words.
+        return None, redact(str(error))
