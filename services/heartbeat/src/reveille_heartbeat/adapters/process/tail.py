@@ -51,15 +51,19 @@ class Tail:
         start = self._at[stream]
         if self._spool.output_size(stream) <= start:
             return False
-        data = self._spool.read_output(stream, start, self._piece)
-        if start + len(data) > self._limit:
+        # A piece is stored in parts, so another executor may have died inside a secret: its
+        # beginning is looked at again, or nobody would recognise the rest.
+        known = min(start, max(0, self._redactor.longest - 1))
+        begin = start - known
+        data = self._spool.read_output(stream, begin, known + self._piece)
+        if begin + len(data) > self._limit:
             self.over_limit = True
-            data = data[: max(0, self._limit - start)]
+            data = data[: max(0, self._limit - begin)]
         # The end may be the beginning of a secret whose rest is still to come.
-        complete = final and len(data) < self._piece and not self.over_limit
+        complete = final and len(data) < known + self._piece and not self.over_limit
         kept = len(data) if complete else self._redactor.safe_length(data)
-        if kept == 0:
+        if kept <= known:
             return False
-        await self._reporter.log(stream, start, self._redactor.redact(data[:kept]))
-        self._at[stream] = start + kept
+        await self._reporter.log(stream, start, self._redactor.redact(data[:kept])[known:])
+        self._at[stream] = begin + kept
         return True
