@@ -17,13 +17,14 @@ from grpc_reflection.v1alpha import reflection_pb2, reflection_pb2_grpc
 
 from reveille.events.v1 import event_service_pb2 as events
 from reveille.events.v1 import event_service_pb2_grpc as events_grpc
+from reveille.heartbeat.v1 import agent_pb2
 from reveille.heartbeat.v1 import workspace_replica_service_pb2 as replica
 from reveille.heartbeat.v1 import workspace_replica_service_pb2_grpc as replica_grpc
 from reveille_runtime.client import reads_of, service_config, stream
 from reveille_runtime.errors import Unavailable
 from reveille_runtime.healthcheck import main as healthcheck
 from reveille_runtime.rpc_errors import as_domain_errors
-from reveille_runtime.server import ListenError, draining_error
+from reveille_runtime.server import OPTIONS, ListenError, draining_error
 from reveille_testkit.rpc import Keyring, RpcRig
 
 SERVICE = "reveille.events.v1.EventService"
@@ -175,6 +176,25 @@ async def test_work_beyond_the_grace_is_cancelled_and_cleans_up(rig: Rig) -> Non
         await work
 
 
+async def test_a_stream_ends_of_its_age_and_a_call_does_not(
+    rig: Rig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("reveille_runtime.interceptors.chain.STREAM_AGE", 0.05)
+    await rig.server.start()
+    await rig.server.ready()
+    stub = events_grpc.EventServiceStub(rig.channel(rig.keys.service("autopilot")))
+
+    async with stream(stub.WatchEvents(events.WatchEventsRequest())) as replies:
+        await anext(aiter(replies))
+        with pytest.raises(Unavailable, match="connect again") as ended, as_domain_errors():
+            await anext(aiter(replies))
+
+    assert ended.value.reason == "NOT_SERVING"
+    # That of a connection moves new calls to another one, and ends none that is at work.
+    assert "grpc.max_connection_age_ms" in dict(OPTIONS)
+    assert "grpc.max_connection_age_grace_ms" not in dict(OPTIONS)
+
+
 async def test_an_open_health_watch_does_not_hold_up_the_stop(rig: Rig) -> None:
     await rig.server.start()
     async with grpc.aio.insecure_channel(rig.server.address) as channel:
@@ -250,10 +270,11 @@ def test_the_health_check_is_a_program() -> None:
 
 
 def test_only_reads_are_repeatable_by_default() -> None:
-    reads = reads_of("reveille.heartbeat.v1.AgentService")
+    agents = agent_pb2.DESCRIPTOR.services_by_name["AgentService"].full_name
+    reads = reads_of(agents)
 
-    assert "reveille.heartbeat.v1.AgentService/GetAgent" in reads
-    assert "reveille.heartbeat.v1.AgentService/CreateAgent" not in reads
+    assert f"{agents}/GetAgent" in reads
+    assert f"{agents}/CreateAgent" not in reads
 
 
 def test_the_service_config_never_holds_a_timeout() -> None:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import base64
 from datetime import UTC, datetime
 from uuid import UUID
 
 import pytest
 
 from reveille_runtime.errors import InvalidArgument
-from reveille_runtime.paging import MAX_BYTES, fitting, page_token, read_page
+from reveille_runtime.paging import MAX_BYTES, _mark, fitting, page_token, read_page
 
 QUERY = ("ListRuns", UUID(int=1), None, "failed")
 
@@ -56,6 +57,14 @@ def test_a_token_of_another_list_is_refused(query: tuple[object, ...]) -> None:
 def test_garbage_is_refused(token: str) -> None:
     with pytest.raises(InvalidArgument):
         read_page(10, token, QUERY)
+
+
+@pytest.mark.parametrize("body", [b"5", b"[]", b"{}", b"[[1]]", b"[1.5]", b"[" * 100_000])
+def test_a_token_that_somebody_made_is_refused(body: bytes) -> None:
+    forged = base64.urlsafe_b64encode(_mark(body, QUERY) + body).rstrip(b"=").decode()
+
+    with pytest.raises(InvalidArgument, match="page_token"):
+        read_page(0, forged, QUERY)
 
 
 def test_a_changed_token_is_refused() -> None:

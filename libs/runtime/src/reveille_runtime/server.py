@@ -36,9 +36,9 @@ OPTIONS = (
     # Two processes on one port is nearly always a mistake.
     ("grpc.so_reuseport", 0),
     ("grpc.max_receive_message_length", MAX_MESSAGE),
-    # Clients look up the address anew now and then; gRPC adds the jitter.
+    # Clients look up the address anew now and then; gRPC adds the jitter. Without a grace: it would
+    # cut calls that take long, a job's for instance. Streams have an age of their own.
     ("grpc.max_connection_age_ms", 300_000),
-    ("grpc.max_connection_age_grace_ms", 30_000),
     # Our clients ping every 30 s, also without calls; the default would hang up on them.
     ("grpc.http2.min_recv_ping_interval_without_data_ms", 20_000),
     ("grpc.http2.min_ping_interval_without_data_ms", 20_000),

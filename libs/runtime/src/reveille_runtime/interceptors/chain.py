@@ -17,6 +17,11 @@ from typing import Any, Protocol, TypeAlias
 
 import grpc
 
+from reveille_runtime.errors import Unavailable
+
+# A stream is ended after so many seconds, and begins again: at another server if need be, and only
+# if its caller may still see what it tells.
+STREAM_AGE = 330.0
 # Health probes and reflection carry no credentials and are not worth a span.
 EXEMPT_SERVICES = ("grpc.health.", "grpc.reflection.")
 
@@ -88,7 +93,8 @@ class ServerChain(grpc.aio.ServerInterceptor):
                     await replies.aclose()
 
             shown = None if handler.request_streaming else request
-            await _inside(self._stages, RpcCall(method, metadata, context, shown), write)
+            call = RpcCall(method, metadata, context, shown)
+            await _inside(self._stages, call, lambda: _while_young(write))
 
         make: Any
         match (handler.request_streaming, handler.response_streaming):
@@ -116,6 +122,18 @@ async def _inside(
         return await serve()
     async with stages[0].around(call):
         return await _inside(stages[1:], call, serve)
+
+
+async def _while_young(write: Callable[[], Awaitable[None]]) -> None:
+    try:
+        async with asyncio.timeout(STREAM_AGE) as age:
+            await write()
+    except TimeoutError:
+        if not age.expired():
+            raise
+        raise Unavailable(
+            "NOT_SERVING", "no stream lasts longer; connect again", retry_after=0.2
+        ) from None
 
 
 def _behaviour(handler: Handler) -> Any:
