@@ -334,6 +334,8 @@ async def test_content_that_came_to_nothing_may_come_again(
         delivery_id=facts.delivery_id, outcome=autopilot_pb.ADMIT_OUTCOME_IGNORED
     )
     await gateway.post(hook, BODY, delivery="d-1")
+    # The judgement is written behind the answer.
+    await gateway.settled()
     peer.admits = FakeAutopilot.admits
 
     await gateway.post(hook, BODY, delivery="d-2")
