@@ -27,6 +27,10 @@ from reveille_runtime.lease import Lease
 from reveille_testkit.waiting import eventually
 
 SECRET = "sesame-open-now"
+WITH_TOKEN = (
+    "UPDATE agents SET adapter_config = jsonb_build_object('env',"
+    " jsonb_build_object('MY_TOKEN', $1::text))"
+)
 DONE = AdapterResult(End(EndKind.EXITED, 0))
 
 
@@ -66,11 +70,7 @@ async def test_events_are_kept_in_order_bounded_without_secrets_and_told_in_the_
 
     plays(monkeypatch, part)
     agent = await world.agent()
-    await rows.execute(
-        "UPDATE agents SET adapter_config = jsonb_build_object('env',"
-        " jsonb_build_object('MY_TOKEN', $1::text))",
-        SECRET,
-    )
+    await rows.execute(WITH_TOKEN, SECRET)
     woken: list[str] = []
 
     async def wake() -> None:
@@ -99,6 +99,21 @@ async def test_events_are_kept_in_order_bounded_without_secrets_and_told_in_the_
     assert (payloads[0]["facts"]["name"], payloads[0]["truncated"]) == ("grep", False)
     assert (payloads[2]["facts"], payloads[2]["truncated"]) == (None, True)
     assert all(len(each.payload) < 16_384 for each in told)
+
+
+async def test_an_adapters_own_error_is_told_without_secrets(
+    world: World, monkeypatch: pytest.MonkeyPatch, rows: asyncpg.Connection[asyncpg.Record]
+) -> None:
+    async def part(context: AgentContext, reporter: Reporter) -> None:
+        raise ValueError(f"401 for {SECRET}")
+
+    plays(monkeypatch, part)
+    agent = await world.agent()
+    await rows.execute(WITH_TOKEN, SECRET)
+    wakeup = await world.settled((await world.wake(agent)).wakeup_id)
+
+    run = await world.run(wakeup.run_id)
+    assert run.message == f"the adapter failed: 401 for {'*' * len(SECRET)}"
 
 
 async def test_progress_is_overwritten_and_what_comes_too_fast_is_written_once(

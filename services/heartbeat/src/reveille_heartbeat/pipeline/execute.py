@@ -73,7 +73,9 @@ async def execute(context: RunContext, parts: Parts) -> None:
             adapter=context.loaded.agent.adapter,
         )
         await adapter.clear(agent_context, reporter)
-        context.result = AdapterResult(End(EndKind.BROKEN, message=f"the adapter failed: {error}"))
+        # An error may quote what it was given.
+        why = Redactor(agent_context.secrets).redact_text(f"the adapter failed: {error}")
+        context.result = AdapterResult(End(EndKind.BROKEN, message=why))
     finally:
         await reporter.close()
     crash_point(EXECUTE_ENDED)
