@@ -25,7 +25,11 @@ from reveille.autopilot.v1 import autopilot_service_pb2 as pb
 from reveille.autopilot.v1 import rule_version_pb2 as version_pb
 from reveille.common.v1 import reason_pb2
 from reveille.heartbeat.v1 import wakeup_pb2
+from reveille_autopilot.domain.models import Autopilot
 from reveille_autopilot.store import upkeep
+from reveille_autopilot.usecases import publish as publishing
+from reveille_autopilot.usecases import system
+from reveille_runtime.db import Tx
 from reveille_testkit.waiting import eventually
 
 Rows: TypeAlias = "asyncpg.Connection[asyncpg.Record]"
@@ -135,6 +139,39 @@ async def test_a_rule_that_came_into_force_after_the_look_is_judged_anew(
     monkeypatch.undo()
     await rows.execute("UPDATE autopilots SET active_since = clock() - interval '1 hour'")
     assert (await keep_up(service, MONITOR))["paused"] == 1
+
+
+async def test_a_rule_that_cannot_be_paused_keeps_no_other_from_it_nor_streaks_from_being_told(
+    service: Service,
+    world: World,
+    workspace_id: UUID,
+    rows: Rows,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    made = [await make_autopilot(service, world, workspace_id) for _ in range(3)]
+    # They are looked at in the order of their ids.
+    stuck, other, skipping = sorted(made, key=lambda rule: rule.autopilot_id)
+    await rows.execute("UPDATE autopilots SET active_since = clock() - interval '1 hour'")
+    for rule in (stuck, other):
+        await ended(rows, rule, *["failed"] * 4)
+    await ended(rows, skipping, *["skipped"] * 3)
+    tried: list[str] = []
+
+    async def publish(tx: Tx, rule: Autopilot, *given: Any, **more: Any) -> Any:
+        tried.append(str(rule.id))
+        if str(rule.id) == stuck.autopilot_id:
+            raise RuntimeError("it cannot be published")
+        return await publishing.publish(tx, rule, *given, **more)
+
+    monkeypatch.setattr(system, "publish", publish)
+    assert await keep_up(service, MONITOR) == {"paused": 1, "notices": 1}
+    assert tried == [stuck.autopilot_id, other.autopilot_id]
+    assert (await read(service, stuck)).status == rule_pb.AUTOPILOT_STATUS_ACTIVE
+    assert (await read(service, other)).pause_reason == reason_pb2.REASON_HIGH_FAILURE_RATE
+    # The next look finds it again.
+    monkeypatch.undo()
+    assert await keep_up(service, MONITOR) == {"paused": 1, "notices": 0}
+    assert (await read(service, stuck)).status == rule_pb.AUTOPILOT_STATUS_PAUSED
 
 
 async def test_a_streak_of_skips_is_told_once_and_ends_with_a_run_that_was_not(

@@ -14,6 +14,7 @@ from reveille_autopilot.usecases.system import NoticeKind, SystemChanges
 from reveille_autopilot.usecases.telling import notice
 from reveille_runtime.db import Database, Tx
 from reveille_runtime.feed import append
+from reveille_runtime.isolation import isolated
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,9 +50,11 @@ class Monitor:
         text = f"of its runs of the last {limits.back.days} days nearly all failed"
         paused = 0
         for rule_id in failing:
-            paused += await self._system.pause(
-                rule_id, Reason.HIGH_FAILURE_RATE, text, self._still_failing
-            )
+            # The next look finds the one that cannot be paused again.
+            with isolated("monitor.pause", autopilot_id=str(rule_id)):
+                paused += await self._system.pause(
+                    rule_id, Reason.HIGH_FAILURE_RATE, text, self._still_failing
+                )
         return {"paused": paused, "notices": await self._skip_streaks()}
 
     async def _still_failing(self, tx: Tx, rule: Autopilot) -> bool:
