@@ -18,6 +18,7 @@ from reveille.autopilot.v1 import dispatch_service_pb2 as autopilot_pb
 from reveille.common.v1 import reason_pb2
 from reveille.webhook.v1 import endpoint_service_pb2 as endpoint_pb
 from reveille_testkit.waiting import eventually
+from reveille_webhook.store import endpoints
 
 HOUR = 3600.0
 PACE = """
@@ -238,6 +239,23 @@ async def test_a_lower_rate_is_that_of_what_waits_already_and_keeps_its_order(
     assert await steps(gateway) == {60.0}
     names = [row["dedupe_key"] for row in waiting if row["state"] == "queued"][1:]
     assert sorted(names, key=lambda name: moments[name]) == names
+
+
+async def test_of_very_many_the_nearest_take_another_rate(
+    gateway: Gateway, peer: FakeAutopilot, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(endpoints, "PACED_ANEW", 2)
+    hook = await gateway.hook(options=options(rate_per_minute=1))
+    for number in range(5):
+        await gateway.post(hook, b"{}", delivery=f"d-{number}")
+    await gateway.work()
+
+    await wish(gateway, hook, rate_per_minute=600)
+    gateway.database.move_clock(2)
+    await gateway.work()
+
+    waiting = [row["dedupe_key"] for row in await gateway.rows() if row["state"] == "queued"]
+    assert waiting == ["d-3", "d-4"]
 
 
 @pytest.mark.parametrize("revision", [1, 2])

@@ -106,7 +106,7 @@ async def test_hot_statements_read_what_they_need(
             large, deliveries.Q["insert_deliveries"], *deliveries._columns([arrived()] * 32)
         ),
         "held": await scans(large, deliveries.Q["release_held"], uuid4(), 1000),
-        "paced": await scans(large, endpoints.Q["pace_anew"], uuid4()),
+        "paced": await scans(large, endpoints.Q["pace_anew"], uuid4(), 1000),
         "watch": await scans(
             large, deliveries.Q["came_in"], uuid4(), None, datetime.now(UTC), uuid4(), 500
         ),

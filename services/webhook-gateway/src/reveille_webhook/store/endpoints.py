@@ -15,6 +15,8 @@ from reveille_webhook.domain.endpoint import Endpoint, Options, Secret
 from reveille_webhook.domain.generic import Generic
 
 Q = load_queries(__package__, "endpoints.sql")
+# About a second of work; whoever sends a wish waits for ten.
+PACED_ANEW = 10_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -165,7 +167,7 @@ async def put(tx: Tx, endpoint: Endpoint) -> None:
         # What is not newer changes nothing, and of a hook that was not there nothing waits.
         return
     if before["rate_per_minute"] != options.rate_per_minute:
-        await tx.execute(Q["pace_anew"], endpoint.id)
+        await tx.execute(Q["pace_anew"], endpoint.id, PACED_ANEW)
 
 
 def _options(row: asyncpg.Record) -> Options:

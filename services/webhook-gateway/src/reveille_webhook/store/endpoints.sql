@@ -47,12 +47,21 @@ SELECT rate_per_minute FROM endpoints WHERE id = $1 FOR UPDATE;
 -- for another reason and stays.
 -- A claim may have hold of what is due, and wait for the hook, which is held here. So what is due
 -- within the second is left alone: of two that meet, only one ever waits.
--- $1 endpoint id
+-- $1 endpoint id, $2 how many at most, the nearest first: a wish has to be stored in time
 WITH waiting AS MATERIALIZED (
     SELECT id, available_at FROM deliveries
     WHERE endpoint_id = $1 AND state = 'queued' AND lease_token IS NULL
       AND available_at > (SELECT clock() + interval '1 second')
       AND slotted AND dispatch_attempts = 0 AND give_backs = 0
+      -- The moment of the first too many: their ids would be joined, which may cost their square.
+      AND available_at < coalesce(
+          (SELECT beyond.available_at FROM deliveries AS beyond
+           WHERE beyond.endpoint_id = $1 AND beyond.state = 'queued' AND beyond.lease_token IS NULL
+             AND beyond.available_at > (SELECT clock() + interval '1 second')
+             AND beyond.slotted AND beyond.dispatch_attempts = 0 AND beyond.give_backs = 0
+           ORDER BY beyond.available_at
+           OFFSET $2 LIMIT 1),
+          'infinity')
     ORDER BY id
     FOR UPDATE)
 UPDATE deliveries AS d
