@@ -97,6 +97,32 @@ async def test_a_handler_gets_its_jobs_run_timeout_and_no_attempt_is_lost(
     assert execution.next_retry_at is not None
 
 
+async def test_a_plan_that_hangs_takes_the_others_of_its_call_with_it_only_at_first(
+    replica: Replica, owner: Owner, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("reveille_scheduler.usecases.hand_over._MOST_TOGETHER", 8)
+
+    async def hangs(request: pb.RunPlansRequest, context: object) -> pb.RunPlansResponse:
+        if any(plan.scope_id == "bad" for plan in request.plans):
+            await asyncio.Event().wait()
+        return pb.RunPlansResponse(results=[succeeded(plan) for plan in request.plans])
+
+    owner.override = hangs
+    await replica.jobs.register(replace(JOB, run_timeout=timedelta(milliseconds=300)))
+    names = [f"scope-{n}" for n in range(5)]
+    await due(replica, *names, "bad")
+    await replica.run()
+    assert set((await states(replica)).values()) == {ExecutionState.FAILED}
+    for _ in range(2):
+        replica.database.move_clock(60)
+        await replica.run()
+
+    assert await states(replica) == {
+        **dict.fromkeys(names, ExecutionState.SUCCESS),
+        "bad": ExecutionState.FAILED,
+    }
+
+
 async def test_words_are_cut_at_a_character(replica: Replica, owner: Owner) -> None:
     def answer(plan: pb.Plan) -> pb.PlanResult:
         return pb.PlanResult(

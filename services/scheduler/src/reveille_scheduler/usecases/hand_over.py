@@ -36,6 +36,8 @@ if TYPE_CHECKING:
 
 # Calls of one job that may be at its handler at once.
 MOST_CALLS = 8
+# Plans that travel in one call.
+_MOST_TOGETHER = 200
 _log = logs.get_logger(__name__)
 
 
@@ -63,6 +65,9 @@ class Handler:
             self._jobs[job_name] = Batcher(
                 f"plans of {job_name}",
                 self._run,
+                max_items=_MOST_TOGETHER,
+                max_bytes=_MOST_TOGETHER,
+                size=_share,
                 max_in_flight=MOST_CALLS,
                 transient=_never,
             )
@@ -116,6 +121,15 @@ def _plan(order: Order) -> pb.Plan:
         attempt=claim.attempt,
         trace_carrier=dict(order.carrier),
     )
+
+
+def _share(order: Order) -> int:
+    """Say how much of a call a plan takes up: more each time a call that it was in came to nothing.
+
+    A plan that hangs takes its call with it. What was in one call with it comes back with it; this
+    way they part, until it stands alone.
+    """
+    return int(min(4 ** min(order.claim.give_backs, 4), _MOST_TOGETHER))
 
 
 def _never(_: BaseException) -> bool:
