@@ -337,6 +337,12 @@ async def test_a_trigger_fires_once_at_its_instant_or_again_and_again(
     assert (scope.cron, scope.max_lateness.ToTimedelta()) == ("", timedelta(hours=24))
     (result,) = await run_plan(service, plan(trigger, at))
     assert b"run_id" in result.result
+    # Switched on when its instant has passed, it would never fire.
+    await edit_trigger(service, trigger, enabled=False)
+    service.move_clock(2 * 86_400)
+    with pytest.raises(grpc.aio.AioRpcError) as raised:
+        await edit_trigger(service, trigger, enabled=True)
+    assert "schedule.run_at" in str(raised.value.details())
     # A cron takes the instant's place.
     await edit_trigger(
         service, trigger, "schedule.cron", schedule=rule_pb.ScheduleTrigger(cron="0 9 * * *")

@@ -170,7 +170,10 @@ class Triggers:
             require_etag(edit.etag, trigger.etag, trigger_id=trigger.id)
             _require_kind(edit, trigger)
             after = edit.applied(trigger, now)
-            if isinstance(after.config, ScheduleConfig) and after.config != trigger.config:
+            # Also when it is switched on: a moment that has passed since would never come.
+            if isinstance(after.config, ScheduleConfig) and (
+                after.config != trigger.config or (after.enabled and not trigger.enabled)
+            ):
                 _require_schedule(after.config, now)
             substantive = sets_off_otherwise(trigger, after)
             if substantive or after.label != trigger.label:
