@@ -142,7 +142,7 @@ async def test_a_claim_waits_for_no_lock_as_long_as_others_do(
 
     async def noting(self: ClaimBatch, *args: object) -> None:
         limits.append(await self._tx.raw.fetchval("SHOW lock_timeout"))
-        await take(self, *args)  # type: ignore[arg-type] # (handed on as it came)
+        await take(self, *args)  # type: ignore[arg-type]  # handed on as it came
 
     monkeypatch.setattr(ClaimBatch, "_lock", noting)
     assert len(await claimers[0](5)) == 1
