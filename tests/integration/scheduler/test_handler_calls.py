@@ -5,14 +5,21 @@ from __future__ import annotations
 import asyncio
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
+from typing import Any
 
+import grpc
 import pytest
+from google.protobuf import duration_pb2
+from google.protobuf.message import DecodeError
+from google.rpc import error_details_pb2, status_pb2
+from grpc_status import rpc_status
 from tests.integration.scheduler.conftest import JOB, Owner, Replica, start_at, succeeded, wish
 
 from reveille.scheduler.v1 import job_handler_service_pb2 as pb
 from reveille_runtime.errors import DomainError, InvalidArgument, ResourceExhausted
 from reveille_scheduler.domain.occurrence import MOST_MESSAGE_CHARACTERS
 from reveille_scheduler.domain.states import ExecutionState
+from reveille_testkit.rpc import RpcRig
 
 NOON = datetime(2030, 6, 1, 12, tzinfo=UTC)
 SECOND = timedelta(seconds=1)
@@ -46,6 +53,51 @@ async def test_a_plan_that_breaks_the_call_does_not_fail_the_others(
         **dict.fromkeys(names, ExecutionState.SUCCESS),
         "bad": ExecutionState.FAILED,
     }
+    bad = next(each for each in await replica.ledger() if each.scope_id == "bad")
+    assert (bad.reason, bad.attempt) == ("handler_error", 1)
+
+
+async def test_a_plan_whose_error_carries_rubbish_fails_alone_and_at_once(
+    replica: Replica, owner: Owner
+) -> None:
+    status = status_pb2.Status(code=grpc.StatusCode.INTERNAL.value[0], message="oh")
+    status.details.add().Pack(
+        error_details_pb2.RetryInfo(retry_delay=duration_pb2.Duration(seconds=10**15))
+    )
+
+    async def garble(request: pb.RunPlansRequest, context: Any) -> pb.RunPlansResponse:
+        if any(plan.scope_id == "bad" for plan in request.plans):
+            await context.abort_with_status(rpc_status.to_status(status))
+        return pb.RunPlansResponse(results=[succeeded(plan) for plan in request.plans])
+
+    owner.override = garble
+    await due(replica, "good", "bad")
+    await replica.run()
+
+    assert await states(replica) == {"good": ExecutionState.SUCCESS, "bad": ExecutionState.FAILED}
+    bad = next(each for each in await replica.ledger() if each.scope_id == "bad")
+    assert (bad.reason, bad.attempt, bad.message) == ("handler_error", 1, "internal: oh")
+
+
+async def test_an_answer_that_cannot_be_read_fails_the_plan_that_it_is_about(
+    replica: Replica, rig: RpcRig
+) -> None:
+    """The handler does not speak the scheduler's protocol whenever it answers for one plan."""
+
+    def read(raw: bytes) -> pb.RunPlansResponse:
+        if b"of bad" in raw:
+            raise DecodeError("Error parsing message")
+        return pb.RunPlansResponse.FromString(raw)
+
+    replica.handler.stub.RunPlans = rig.channel(rig.keys.service("scheduler")).unary_unary(
+        "/reveille.scheduler.v1.JobHandlerService/RunPlans",
+        request_serializer=pb.RunPlansRequest.SerializeToString,
+        response_deserializer=read,
+    )
+    await due(replica, "good", "bad")
+    await replica.run()
+
+    assert await states(replica) == {"good": ExecutionState.SUCCESS, "bad": ExecutionState.FAILED}
     bad = next(each for each in await replica.ledger() if each.scope_id == "bad")
     assert (bad.reason, bad.attempt) == ("handler_error", 1)
 

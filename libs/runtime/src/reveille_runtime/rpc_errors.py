@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import grpc
+from google.protobuf import any_pb2
 from google.protobuf.message import DecodeError
 from google.rpc import error_details_pb2, status_pb2
 
@@ -88,18 +89,26 @@ def _read_details(error: grpc.RpcError) -> _Details:
         status = status_pb2.Status.FromString(raw)
     except DecodeError:
         return found
+    for detail in status.details:
+        try:
+            _read_detail(detail, found)
+        except (DecodeError, ValueError, OverflowError):
+            # The error itself arrived: rubbish that came along with it must not replace it.
+            continue
+    return found
+
+
+def _read_detail(detail: any_pb2.Any, found: _Details) -> None:
     info = error_details_pb2.ErrorInfo()
     request = error_details_pb2.BadRequest()
     retry = error_details_pb2.RetryInfo()
-    for detail in status.details:
-        if detail.Unpack(info):
-            found.reason = info.reason
-            found.metadata = dict(info.metadata)
-        elif detail.Unpack(request):
-            found.violations = [
-                FieldViolation(each.field, each.description, each.reason)
-                for each in request.field_violations
-            ]
-        elif detail.Unpack(retry):
-            found.retry_after = retry.retry_delay.ToTimedelta().total_seconds()
-    return found
+    if detail.Unpack(info):
+        found.reason = info.reason
+        found.metadata = dict(info.metadata)
+    elif detail.Unpack(request):
+        found.violations = [
+            FieldViolation(each.field, each.description, each.reason)
+            for each in request.field_violations
+        ]
+    elif detail.Unpack(retry):
+        found.retry_after = retry.retry_delay.ToTimedelta().total_seconds()

@@ -97,17 +97,17 @@ class Handler:
         try:
             with as_domain_errors():
                 answer = await self.stub.RunPlans(request, timeout=patience)
+            crash_point(crash_points.AFTER_HAND_OVER)
+            results = {each.execution_id: each for each in answer.results}
+            return {claim.id: _ending(results.get(str(claim.id))) for claim in claims}
         except Unavailable as error:
             return dict.fromkeys((claim.id for claim in claims), _not_decided(error))
-        except DomainError as error:
+        except Exception as error:  # noqa: BLE001 - an answer nobody can read is the handler's
             if len(batch) > 1:
                 # One plan may have spoiled the call for all; handling a plan twice is harmless.
                 middle = len(batch) // 2
                 return await self._call(batch[:middle]) | await self._call(batch[middle:])
             return {claims[0].id: _ending_of_error(error)}
-        crash_point(crash_points.AFTER_HAND_OVER)
-        results = {each.execution_id: each for each in answer.results}
-        return {claim.id: _ending(results.get(str(claim.id))) for claim in claims}
 
 
 def _plan(order: Order) -> pb.Plan:
@@ -209,15 +209,15 @@ def _not_decided(error: Unavailable) -> Ending:
     return replace(ending, reason="handler_timeout") if late else ending
 
 
-def _ending_of_error(error: DomainError) -> Ending:
-    """Read a refused call: the attempt counts, unless the handler only had too much to do."""
+def _ending_of_error(error: Exception) -> Ending:
+    """Read a failed call: the attempt counts, unless the handler only had too much to do."""
     if isinstance(error, ResourceExhausted):
         return _given_back(error.message)
-    return Ending(
-        ExecutionState.FAILED,
-        reason="handler_error",
-        message=clipped(f"{error.reason.lower()}: {error.message}"),
-    )
+    if isinstance(error, DomainError):
+        text = f"{error.reason.lower()}: {error.message}"
+    else:
+        text = f"the answer cannot be read: {error!r}"
+    return Ending(ExecutionState.FAILED, reason="handler_error", message=clipped(text))
 
 
 def _ending(result: pb.PlanResult | None) -> Ending:
