@@ -258,6 +258,8 @@ class Wakeups(WakeupServiceServicer):
             self.world.made[each.occurrence_key] = made
         if made.state == wake_pb.WAKEUP_STATE_QUEUED:
             made.state = wake_pb.WAKEUP_STATE_CANCELLED
+        # An open issue is cancelled whatever its wakeup came to; one that is done stays done.
+        if made.issue_status != issue_pb.ISSUE_STATUS_DONE:
             made.issue_status = issue_pb.ISSUE_STATUS_CANCELLED
         return wake_pb.CancellationResult(
             occurrence_key=each.occurrence_key,

@@ -126,6 +126,80 @@ async def test_a_cancellation_is_repeated_until_the_wakeup_settles(
     assert again.run.finish_time == ended.finish_time
 
 
+@pytest.mark.parametrize("state", ["COMPLETED", "FAILED"])
+async def test_a_cancelled_run_whose_wakeup_ended_unheard_takes_that_outcome(
+    state: str, service: Service, world: World, autopilot: rule_pb.Autopilot
+) -> None:
+    run = await run_now(service, autopilot.autopilot_id)
+    made = world.only()
+    made.state = wakeup_pb2.WAKEUP_STATE_CLAIMED
+    await service.as_user(CREATOR).CancelRun(pb.CancelRunRequest(run_id=run.run_id))
+    # The agent was done before it could be stopped, and the event of it never comes.
+    world.settled(made, wakeup_pb2.WakeupState.Value(f"WAKEUP_STATE_{state}"), result={"at": "end"})
+    world.away = {"GetWakeup"}
+    service.move_clock(5)
+    await service.tick("sweep")
+    assert (await service.run_of(run.run_id)).state == run_pb2.RUN_STATE_RUNNING
+
+    # What could not be compared is tried again as soon as any cancellation.
+    world.away = set()
+    service.move_clock(5)
+    await service.tick("sweep")
+    ended = await service.run_of(run.run_id)
+    assert ended.state == run_pb2.RunState.Value(f"RUN_STATE_{state}")
+    assert json.loads(ended.result)["at"] == "end"
+    before = world.calls["CancelWakeups"]
+    service.move_clock(5)
+    await service.tick("sweep")
+    assert world.calls["CancelWakeups"] == before
+
+
+async def test_a_cancelled_run_with_an_issue_ends_with_it_although_its_wakeup_had_ended(
+    service: Service, world: World, workspace_id: UUID
+) -> None:
+    autopilot = await make_autopilot(service, world, workspace_id, issue=True)
+    open_yet, done = [await run_now(service, autopilot.autopilot_id) for _ in range(2)]
+    for run in (open_yet, done):
+        world.settled(world.made[run.occurrence_key], wakeup_pb2.WAKEUP_STATE_COMPLETED)
+    world.moved(world.made[done.occurrence_key], issue_pb2.ISSUE_STATUS_DONE)
+    for run in (open_yet, done):
+        await service.as_user(CREATOR).CancelRun(pb.CancelRunRequest(run_id=run.run_id))
+    service.move_clock(5)
+    await service.tick("sweep")
+    ended = [await service.run_of(run.run_id) for run in (open_yet, done)]
+    assert [run.state for run in ended] == [
+        run_pb2.RUN_STATE_CANCELLED,
+        run_pb2.RUN_STATE_COMPLETED,
+    ]
+    assert ended[0].message == "cancelled on request"
+
+
+async def test_a_cancelled_run_whose_wakeup_is_not_on_record_any_more_is_cancelled(
+    service: Service, world: World, autopilot: rule_pb.Autopilot, rows: Rows
+) -> None:
+    run = await run_now(service, autopilot.autopilot_id)
+    made = world.only()
+    made.state = wakeup_pb2.WAKEUP_STATE_CLAIMED
+    await service.as_user(CREATOR).CancelRun(pb.CancelRunRequest(run_id=run.run_id))
+    world.settled(made, wakeup_pb2.WAKEUP_STATE_COMPLETED)
+    gate = world.before["GetWakeup"] = Gate()
+    service.move_clock(5)
+    sweeping = asyncio.create_task(service.tick("sweep"))
+    await gate.reached.wait()
+    # Heartbeat forgets it between its answer to the cancellation and the look.
+    del world.made[made.key]
+    gate.release.set()
+    await sweeping
+    service.move_clock(5)
+    await service.tick("sweep")
+    ended = await service.run_of(run.run_id)
+    assert (ended.state, ended.reason) == (
+        run_pb2.RUN_STATE_CANCELLED,
+        reason_pb2.REASON_CANCELLED,
+    )
+    assert await rows.fetchval("SELECT given_up_at FROM runs") is None
+
+
 async def test_a_cancellation_survives_an_outage_of_heartbeat(
     service: Service, world: World, autopilot: rule_pb.Autopilot
 ) -> None:
@@ -198,7 +272,14 @@ async def test_a_lost_cursor_leads_to_a_reconcile_of_every_open_run(
     only_wakes = await make_autopilot(service, world, workspace_id)
     makes_issues = await make_autopilot(service, world, workspace_id, issue=True)
     ids = only_wakes.autopilot_id, makes_issues.autopilot_id
-    runs = [await run_now(service, rule_id) for rule_id in (ids[0], ids[0], ids[0], ids[1], ids[1])]
+    runs = [
+        await run_now(service, rule_id)
+        for rule_id in (ids[0], ids[0], ids[0], ids[1], ids[1], ids[0], ids[1])
+    ]
+    # Two of them shall be cancelled, which heartbeat cannot do at once.
+    for run in runs[5:]:
+        world.made[run.occurrence_key].state = wakeup_pb2.WAKEUP_STATE_CLAIMED
+        await service.as_user(CREATOR).CancelRun(pb.CancelRunRequest(run_id=run.run_id))
     await service.close()
 
     # Everything ends while nobody follows, and the feed forgets it.
@@ -208,6 +289,8 @@ async def test_a_lost_cursor_leads_to_a_reconcile_of_every_open_run(
     del world.made[made[2].key]
     world.moved(made[3], issue_pb2.ISSUE_STATUS_CANCELLED)
     del world.made[made[4].key]
+    world.settled(made[5], wakeup_pb2.WAKEUP_STATE_COMPLETED)
+    world.settled(made[6], wakeup_pb2.WAKEUP_STATE_FAILED)
     world.feed_floor = 10**9
 
     later = await service.stage.start()
@@ -218,6 +301,8 @@ async def test_a_lost_cursor_leads_to_a_reconcile_of_every_open_run(
         run_pb2.RUN_STATE_FAILED,
         run_pb2.RUN_STATE_CANCELLED,
         run_pb2.RUN_STATE_FAILED,
+        run_pb2.RUN_STATE_COMPLETED,
+        run_pb2.RUN_STATE_CANCELLED,
     ]
     assert json.loads(ended[0].result)["summary"] == "kept"
     assert ended[2].reason == reason_pb2.REASON_DISPATCH_INCOMPLETE

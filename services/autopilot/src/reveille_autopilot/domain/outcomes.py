@@ -70,6 +70,11 @@ class WakeFacts:
     message: str = ""
     result: bytes | None = None
 
+    @property
+    def ended_by_itself(self) -> bool:
+        """Tell whether nothing more comes of it, and not because it was cancelled."""
+        return self.state in {WakeState.COMPLETED, WakeState.FAILED, WakeState.SKIPPED}
+
 
 @dataclass(frozen=True, slots=True)
 class IssueFacts:

@@ -63,11 +63,15 @@ class CallOff:
         await self.cancel([await self._read(run_id)])
         return await self._read(run_id)
 
-    async def cancel(self, batch: Sequence[Run]) -> None:
-        """Cancel what runs have made, and the runs with it."""
+    async def cancel(self, batch: Sequence[Run]) -> list[Run]:
+        """Cancel what runs have made, and the runs with it.
+
+        Gives the open runs whose wakeups had ended before: cancelling those again tells nothing
+        more, and the event may have been missed.
+        """
         answers = await self._call(batch)
         crash_point("autopilot.cancel.after_call")
-        await self._settle(
+        after = await self._settle(
             batch,
             {
                 run.id: cancelled_downstream(run.execution_mode, facts, recorded=recorded)
@@ -75,6 +79,8 @@ class CallOff:
             },
             Moment.CANCEL,
         )
+        ended = [run.id for run, facts, _ in answers if facts.ended_by_itself]
+        return [after[each] for each in ended if each in after and not after[each].terminal]
 
     async def give_up(self, batch: Sequence[Run]) -> None:
         """End pending runs whose time is over."""
@@ -107,7 +113,9 @@ class CallOff:
             )
             return []
 
-    async def _settle(self, batch: Sequence[Run], steps: dict[UUID, Step], moment: Moment) -> None:
+    async def _settle(
+        self, batch: Sequence[Run], steps: dict[UUID, Step], moment: Moment
+    ) -> dict[UUID, Run]:
         after = await self._settler.apply(
             {run_id: (step,) for run_id, step in steps.items()}, moment
         )
@@ -119,6 +127,7 @@ class CallOff:
         if later:
             async with self._db.session() as tx:
                 await runs.postpone(tx, later)
+        return after
 
     async def _read(self, run_id: UUID) -> Run:
         async with self._db.session() as tx:

@@ -75,12 +75,14 @@ class Checker:
         looked = dict(await asyncio.gather(*(look(run) for run in batch)))
         steps = {run_id: (step,) for run_id, step in looked.items() if step is not None}
         after = await self._settler.apply(steps, Moment.COMPLETE)
-        # Their wakeup is not on record any more: only a write can tell what became of the key.
-        await self._call_off.give_up(gone)
+        # Their wakeup is not on record any more: only a write can tell what became of the key. For
+        # those that shall be cancelled the next cancellation is that write; nobody gives them up.
+        lost = [run for run in gone if run.cancel_requested_at is None]
+        await self._call_off.give_up(lost)
         open_still = {
             run.id: CHECK.total_seconds()
             for run in batch
-            if run not in gone and not (run.id in after and after[run.id].terminal)
+            if run not in lost and not (run.id in after and after[run.id].terminal)
         }
         if open_still:
             async with self._db.session() as tx:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
 from uuid import UUID
 
 from reveille_autopilot.domain.models import Run
@@ -60,13 +61,17 @@ class Sweep:
                 else:
                     pending.append(run)
             await asyncio.gather(
-                self._call_off.cancel(cancelled),
+                self._cancel(cancelled),
                 self._call_off.give_up(late),
                 self._checker.check(linked),
                 self._settler.release(sorted(waiting)),
                 *(self._dispatcher.dispatch(run) for run in pending),
             )
         return await self._pause()
+
+    async def _cancel(self, batch: Sequence[Run]) -> None:
+        """Call runs off; one that had made its outcome before takes that, event or no event."""
+        await self._checker.check(await self._call_off.cancel(batch))
 
     async def reconcile(self) -> None:
         """Have every open run compared: the feed cannot tell what was missed."""
