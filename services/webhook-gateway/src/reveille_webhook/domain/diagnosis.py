@@ -1,17 +1,15 @@
 """Why a signature failed: the usual mistakes, each tried in turn. What was expected is never told.
 
-It looks once, when the request is here: signatures are not kept.
+It looks once, when the request is here: signatures are not kept. Nobody vouches for that request,
+so what it may cost is bounded: the tries in `tries`, what is made of the body in `body_variants`.
 """
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
-from urllib.parse import unquote_to_bytes
 
-from reveille_webhook.domain.inflate import CODINGS, Broken, TooLarge, inflate
+from reveille_webhook.domain.body_variants import is_cheap_to_read, variants
 from reveille_webhook.domain.keys import seconds_of
 from reveille_webhook.domain.provider import Provider
 from reveille_webhook.domain.request import Headers, Request, values_of
@@ -24,18 +22,10 @@ from reveille_webhook.domain.scheme import (
     Unit,
     headers_of,
 )
-from reveille_webhook.domain.signature import scheme_of, stamp_of, verify, verify_scheme
-from reveille_webhook.domain.states import SignatureState
+from reveille_webhook.domain.signature import scheme_of, stamp_of
+from reveille_webhook.domain.tries import Tries
 
-# Re-serialising more than this would cost more than an explanation is worth.
-_LARGEST_BODY = 1 << 20
 _ANY_TIME = 10**12
-_STYLES: tuple[tuple[str, dict[str, Any]], ...] = (
-    ("compact", {"separators": (",", ":")}),
-    ("with spaces", {}),
-    ("indented", {"indent": 2}),
-    ("keys in order", {"separators": (",", ":"), "sort_keys": True}),
-)
 Change = Callable[[bytes], bytes]
 _HMACS = (Algorithm.HMAC_SHA1, Algorithm.HMAC_SHA256, Algorithm.HMAC_SHA512)
 _PREFIXES = ("sha256=", "sha1=", "v1=", "v0=", "Bearer ")
@@ -114,26 +104,29 @@ def diagnose(
         return [Finding("no_secret"), *found]
     if found:
         return found
+    tries = Tries(provider, request, now)
+    if tries.reads_body and not is_cheap_to_read(request.body):
+        return []
     scheme = None if provider.special is not None else scheme_of(provider, request)
     if scheme is not None:
-        if found := list(_time_unit(scheme, secrets, request, now)):
+        if found := list(_time_unit(tries, scheme, secrets, request)):
             return found
         if _unreadable_time(scheme, request):
             return [Finding("time_unreadable")]
-        if found := list(_clock(scheme, secrets, request, now)):
+        if found := list(_clock(tries, scheme, secrets, request)):
             return found
     # From here on the time does not matter: the one mistake that is looked for is another.
     timeless = replace(provider, schemes=tuple(_any_time(each) for each in provider.schemes))
     for other in others:
-        if verify(timeless, [other.value], request, now).state is SignatureState.VALID:
+        if tries.provider(timeless, [other.value], request):
             code = "other_hooks_secret" if other.endpoint_id else "expired_secret"
             found.append(Finding(code, other.endpoint_id))
             break
     if scheme is not None:
-        found += _spelling(_any_time(scheme), secrets, request, now)
-    found += _secrets(timeless, secrets, request, now)
-    found += _bodies(timeless, secrets, request, now)
-    found += _urls(timeless, secrets, request, now)
+        found += _spelling(tries, _any_time(scheme), secrets, request)
+    found += _secrets(tries, timeless, secrets, request)
+    found += _bodies(tries, timeless, secrets, request)
+    found += _urls(tries, timeless, secrets, request)
     return list(dict.fromkeys(found))
 
 
@@ -173,7 +166,7 @@ def _unreadable_time(scheme: Scheme, request: Request) -> bool:
 
 
 def _time_unit(
-    scheme: Scheme, secrets: Sequence[bytes], request: Request, now: float
+    tries: Tries, scheme: Scheme, secrets: Sequence[bytes], request: Request
 ) -> Iterator[Finding]:
     """Try to read the time otherwise: there it has to be about now."""
     written = _stamp(scheme, request)
@@ -182,7 +175,7 @@ def _time_unit(
     for unit in Unit:
         stamp = replace(scheme.stamp, unit=unit)
         own = unit is scheme.stamp.unit or (unit is Unit.ISO and written.isdigit())
-        if not own and _valid(replace(scheme, stamp=stamp), secrets, request, now):
+        if not own and tries.scheme(replace(scheme, stamp=stamp), secrets, request):
             yield Finding("time_unit", unit.value)
 
 
@@ -193,50 +186,46 @@ def _any_time(scheme: Scheme) -> Scheme:
 
 
 def _clock(
-    scheme: Scheme, secrets: Sequence[bytes], request: Request, now: float
+    tries: Tries, scheme: Scheme, secrets: Sequence[bytes], request: Request
 ) -> Iterator[Finding]:
     written = _stamp(scheme, request)
     if scheme.stamp is None or written is None:
         return
     moment = seconds_of(written, scheme.stamp.unit)
-    if moment is not None and _valid(_any_time(scheme), secrets, request, now):
-        yield Finding("clock_off", str(round(moment - now)))
-
-
-def _valid(scheme: Scheme, secrets: Sequence[bytes], request: Request, now: float) -> bool:
-    return verify_scheme(scheme, secrets, request, now).state is SignatureState.VALID
+    if moment is not None and tries.scheme(_any_time(scheme), secrets, request):
+        yield Finding("clock_off", str(round(moment - tries.now)))
 
 
 def _spelling(
-    scheme: Scheme, secrets: Sequence[bytes], request: Request, now: float
+    tries: Tries, scheme: Scheme, secrets: Sequence[bytes], request: Request
 ) -> Iterator[Finding]:
     """Try another prefix, encoding, algorithm and key."""
     names = headers_of([scheme])
     bare = replace(scheme, kinds=(replace(scheme.kinds[0], prefix=""),))
     for prefix in (*(kind.prefix for kind in scheme.kinds), *_PREFIXES):
         stripped = _rewritten(request, names, _without(prefix))
-        if _valid(bare, secrets, stripped, now) and not _valid(scheme, secrets, request, now):
+        if tries.scheme(bare, secrets, stripped) and not tries.scheme(scheme, secrets, request):
             bearer = prefix == "Bearer " and scheme.encoding is Encoding.PLAIN
             yield Finding("bearer" if bearer else "prefix")
             break
     lowered = _rewritten(request, names, lambda value: _keeping_prefix(value, scheme, bytes.lower))
-    if scheme.encoding is Encoding.HEX and _valid(scheme, secrets, lowered, now):
+    if scheme.encoding is Encoding.HEX and tries.scheme(scheme, secrets, lowered):
         yield Finding("encoding", "hex in upper case")
     padded = _rewritten(
         request, names, lambda value: _keeping_prefix(value, scheme, _standard_base64)
     )
     for encoding, sent in ((Encoding.HEX, request), (Encoding.BASE64, padded)):
         other = replace(scheme, encoding=encoding)
-        if scheme.encoding is not Encoding.PLAIN and _valid(other, secrets, sent, now):
+        if scheme.encoding is not Encoding.PLAIN and tries.scheme(other, secrets, sent):
             yield Finding("encoding", encoding.value)
     for kind in scheme.kinds:
         for algorithm in _HMACS if kind.algorithm in _HMACS else ():
             changed = replace(scheme, kinds=(replace(kind, algorithm=algorithm),))
-            if algorithm is not kind.algorithm and _valid(changed, secrets, request, now):
+            if algorithm is not kind.algorithm and tries.scheme(changed, secrets, request):
                 yield Finding("algorithm", algorithm.value)
         for key in (Key.TEXT, Key.BASE64, Key.HEX):
             changed = replace(scheme, kinds=(replace(kind, key=key),))
-            if key is not kind.key and _valid(changed, secrets, request, now):
+            if key is not kind.key and tries.scheme(changed, secrets, request):
                 yield Finding("secret_encoding", key.value)
 
 
@@ -268,76 +257,33 @@ def _rewritten(request: Request, names: frozenset[str], change: Change) -> Reque
 
 
 def _secrets(
-    provider: Provider, secrets: Sequence[bytes], request: Request, now: float
+    tries: Tries, provider: Provider, secrets: Sequence[bytes], request: Request
 ) -> Iterator[Finding]:
-    variants = [
-        variant
+    spellings = [
+        spelling
         for secret in secrets
-        for variant in (secret.strip(), secret + b"\n", secret + b"\r\n", secret + b" ")
-        if variant != secret
+        for spelling in (secret.strip(), secret + b"\n", secret + b"\r\n", secret + b" ")
+        if spelling != secret
     ]
-    if verify(provider, variants, request, now).state is SignatureState.VALID:
+    if tries.provider(provider, spellings, request):
         yield Finding("newline_in_secret")
 
 
 def _bodies(
-    provider: Provider, secrets: Sequence[bytes], request: Request, now: float
+    tries: Tries, provider: Provider, secrets: Sequence[bytes], request: Request
 ) -> Iterator[Finding]:
-    if len(request.body) > _LARGEST_BODY:
-        return
-    plain = _inflated(request)
-    if plain is not None and _matches(provider, secrets, replace(request, body=plain), now):
-        yield Finding("compressed_body")
-        return
-    for finding, body in _variants(request.body):
+    for code, detail, body in variants(request):
         changed = replace(request, body=body)
-        if body != request.body and _matches(provider, secrets, changed, now):
-            yield finding
+        if body != request.body and tries.provider(provider, secrets, changed):
+            yield Finding(code, detail)
             return
 
 
-def _inflated(request: Request) -> bytes | None:
-    """Give the body of a compressed request as it was before."""
-    coding = b"".join(values_of(request.headers, "content-encoding")).decode("latin-1").lower()
-    if coding not in CODINGS:
-        return None
-    try:
-        return inflate(request.body, coding, _LARGEST_BODY)
-    except (Broken, TooLarge):
-        return None
-
-
-def _matches(provider: Provider, secrets: Sequence[bytes], request: Request, now: float) -> bool:
-    return verify(provider, secrets, request, now).state is SignatureState.VALID
-
-
-def _variants(body: bytes) -> Iterator[tuple[Finding, bytes]]:
-    for ending in (b"\n", b"\r\n"):
-        yield Finding("trailing_newline"), body + ending
-        yield Finding("trailing_newline"), body.removesuffix(ending)
-    yield Finding("body_encoding"), body.removeprefix(b"\xef\xbb\xbf")
-    if body.startswith(b"payload="):
-        yield Finding("form_content"), unquote_to_bytes(body[8:].replace(b"+", b" "))
-    try:
-        document = json.loads(body)
-    except (ValueError, RecursionError):
-        return
-    for name, options in _STYLES:
-        for ascii_only in (False, True):
-            try:
-                text = json.dumps(document, ensure_ascii=ascii_only, **options)
-            except (ValueError, RecursionError):
-                return
-            written = text.encode("utf-8", "replace")
-            yield Finding("reserialized_body", name), written
-            yield Finding("reserialized_body", name), written.replace(b"/", b"\\/")
-
-
 def _urls(
-    provider: Provider, secrets: Sequence[bytes], request: Request, now: float
+    tries: Tries, provider: Provider, secrets: Sequence[bytes], request: Request
 ) -> Iterator[Finding]:
     scheme, _, rest = request.url.partition("://")
-    if not rest or _matches(provider, secrets, request, now):
+    if not rest or tries.provider(provider, secrets, request):
         return
     other = "http" if scheme == "https" else "https"
     for name, url in (
@@ -345,6 +291,6 @@ def _urls(
         ("with a slash at its end", f"{request.url}/"),
         ("without its query", request.url.partition("?")[0]),
     ):
-        if url != request.url and _matches(provider, secrets, replace(request, url=url), now):
+        if url != request.url and tries.provider(provider, secrets, replace(request, url=url)):
             yield Finding("url", name)
             return

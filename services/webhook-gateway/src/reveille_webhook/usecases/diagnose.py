@@ -29,28 +29,35 @@ class Diagnose:
     async def __call__(
         self, endpoint: OpenEndpoint, provider: Provider, request: Request
     ) -> tuple[str, ...]:
-        """Give notes on what was found; none when it could not be looked."""
+        """Give notes on what was found; none when it could not be looked.
+
+        It raises nothing: the request is refused, and kept, whether anybody knows why or not.
+        """
         try:
-            others = await self._others(endpoint)
-        except Exception as error:
-            if not is_transient(error):
-                raise
-            others = []
-        found = diagnose(
-            provider,
-            [each.value for each in endpoint.secrets],
-            others,
-            request,
-            endpoint.now.timestamp(),
-            list(PROVIDERS.values()),
-        )
+            found = diagnose(
+                provider,
+                [each.value for each in endpoint.secrets],
+                await self._others(endpoint),
+                request,
+                endpoint.now.timestamp(),
+                list(PROVIDERS.values()),
+            )
+        except Exception:  # noqa: BLE001 - whatever a sender did to it, the answer stands
+            _log.exception("A signature could not be explained.", action="hook.not_explained")
+            return ()
         return tuple(each.note.replace(" ", "_") for each in found)
 
     async def _others(self, endpoint: OpenEndpoint) -> list[OtherSecret]:
-        async with self._database.session() as tx:
-            sealed = await endpoints.other_secrets(
-                tx, endpoint.id, endpoint.workspace_id, _MOST_SECRETS
-            )
+        """Open the secrets that do not count here; none while the database is away."""
+        try:
+            async with self._database.session() as tx:
+                sealed = await endpoints.other_secrets(
+                    tx, endpoint.id, endpoint.workspace_id, _MOST_SECRETS
+                )
+        except Exception as error:
+            if not is_transient(error):
+                raise
+            return []
         found = []
         for each in sealed:
             try:
