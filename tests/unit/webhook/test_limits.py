@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from reveille_webhook.domain.client_address import UNKNOWN, client_key, networks
-from reveille_webhook.domain.ratelimit import Sampler, SlidingCounters
+from reveille_webhook.domain.ratelimit import FairSampler, Sampler, SlidingCounters
 
 PROXIES = networks(["10.0.0.0/8", "fd00::/8", "192.0.2.1"])
 
@@ -116,3 +116,32 @@ def test_of_a_flood_a_sample_is_kept() -> None:
 
     assert kept.count(True) == 3 + 4
     assert sampler.keeps("b", 0.0)
+
+
+def test_a_sender_that_floods_costs_the_others_nothing() -> None:
+    sampler = FairSampler(3, one_in=1000)
+
+    flood = [sampler.keeps("hook", "one", 0.0) for _ in range(100)]
+    others = [sampler.keeps("hook", f"other {number}", 0.0) for number in range(5)]
+    again = [sampler.keeps("hook", f"other {number}", 0.0) for number in range(5)]
+
+    assert (flood.count(True), flood[:3]) == (3, [True] * 3)
+    assert others == [True] * 3 + [False] * 2
+    assert again == [False] * 5
+    assert sampler.keeps("another hook", "one", 0.0)
+    assert sampler.keeps("hook", "other 0", 120.0)
+
+
+def test_a_million_senders_take_bounded_room_and_bounded_places() -> None:
+    sampler = FairSampler(5, one_in=100, most_senders=1000)
+
+    kept = [sampler.keeps("hook", f"sender {number}", 0.0) for number in range(1_000_000)]
+
+    assert kept.count(True) <= 5 + 5 + 1_000_000 // 100
+    assert len(sampler) <= 1000
+
+
+def test_where_all_is_kept_senders_do_not_matter() -> None:
+    sampler = FairSampler(0)
+
+    assert all(sampler.keeps("hook", "one", 0.0) for _ in range(1000))

@@ -62,7 +62,8 @@ class Settings(ServiceSettings):
     rejected_rows: int = Field(
         default=60,
         ge=0,
-        description="rejected requests kept of a hook in a minute, then one in a hundred; 0: all",
+        description="rejected requests kept of a hook in a minute, then one in a hundred, and one "
+        "of each address that had none, as many again; 0: all",
     )
     http_connections: int = Field(default=2000, ge=1, description="connections served at once")
     connections_per_address: int = Field(

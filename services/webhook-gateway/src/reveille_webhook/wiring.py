@@ -28,7 +28,7 @@ from reveille_runtime.schemas import wait_for_schema
 from reveille_webhook.config import Settings
 from reveille_webhook.crash_points import CRASH_POINTS
 from reveille_webhook.domain.client_address import networks
-from reveille_webhook.domain.ratelimit import Sampler, SlidingCounters
+from reveille_webhook.domain.ratelimit import SlidingCounters
 from reveille_webhook.http.edge import HttpEdge
 from reveille_webhook.http.hooks import Hooks
 from reveille_webhook.http.protocol import Limits
@@ -93,7 +93,7 @@ async def build(app: App[Settings]) -> None:
 
     store = StoreDelivery(database)
     secrets = Secrets(database, sealer)
-    refuse = Refuse(store, Sampler(settings.rejected_rows), Diagnose(database, sealer))
+    refuse = Refuse(store, Diagnose(database, sealer), settings.rejected_rows)
     trusted = networks(settings.trusted_proxies)
     edge = HttpEdge(
         settings.http_listen,

@@ -86,3 +86,32 @@ class Sampler:
             return True
         self._beyond += 1
         return self._beyond % self._one_in == 0
+
+
+class FairSampler:
+    """Picks of what comes from many senders: one that floods does not cost the others their place.
+
+    A key's places are whoever's comes first. Beyond them a sender of whom nothing was kept lately
+    still has one, out of as many again for all such senders: as many addresses as there may be
+    take no more than that.
+    """
+
+    def __init__(self, limit: int, one_in: int = 100, most_senders: int = 50_000) -> None:
+        self._places = Sampler(limit, one_in)
+        self._newcomers = SlidingCounters(limit)
+        # Only those of whom something was kept: what is not kept takes no room either.
+        self._known = SlidingCounters(1, most_keys=most_senders)
+
+    def __len__(self) -> int:
+        return len(self._known)
+
+    def keeps(self, key: str, sender: str, now: float) -> bool:
+        """Tell whether this one is kept."""
+        who = f"{key} {sender}"
+        if self._places.keeps(key, now):
+            self._known.take(who, now)
+            return True
+        if self._newcomers.check(key, now) or self._known.take(who, now):
+            return False
+        self._newcomers.add(key, now)
+        return True

@@ -19,6 +19,8 @@ class Request:
     body: bytes
     method: str = "POST"
     url: str = ""
+    # Whom it counts for: an address, or the network of one. Never kept either.
+    client: str = ""
 
     @property
     def content_type(self) -> str:
@@ -27,7 +29,7 @@ class Request:
 
     def with_body(self, body: bytes) -> Request:
         """Give the same request with another body."""
-        return Request(self.headers, body, self.method, self.url)
+        return Request(self.headers, body, self.method, self.url, self.client)
 
 
 def values_of(headers: Headers, name: str) -> list[bytes]:

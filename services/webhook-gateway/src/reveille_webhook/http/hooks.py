@@ -145,7 +145,8 @@ class Hooks:
         self._tracing.found(trace.get_current_span(), endpoint)
         if text_of(scope["headers"], "content-encoding").lower() not in _CODINGS:
             return reply.ENCODED
-        request = Request(scope["headers"], b"", str(scope["method"]), self._url(scope))
+        method = str(scope["method"])
+        request = Request(scope["headers"], b"", method, self._url(scope), address)
         try:
             return await self._take(endpoint, request, receive, carrier, address, now)
         except (SenderGone, asyncio.CancelledError):

@@ -78,7 +78,7 @@ class Receive:
         secrets = tuple(each.value for each in endpoint.secrets)
         asked = _asked(provider, request, secrets) if provider.handshakes else None
         if asked is not None:
-            answer = await self._handshake(endpoint, provider, asked, unsigned=True)
+            answer = await self._handshake(endpoint, provider, asked)
             if answer is not None:
                 return answer
         draft = Draft(endpoint, provider, request, carrier)
@@ -102,7 +102,7 @@ class Receive:
         if asked is not None:
             first = _first(secrets, verdict.matched)
             asked = replace(asked, document=parsed.document, secrets=first)
-            answer = await self._handshake(endpoint, provider, asked, unsigned=False)
+            answer = await self._handshake(endpoint, provider, asked, verdict)
             if answer is not None:
                 return answer
         generic = endpoint.options.generic
@@ -113,18 +113,25 @@ class Receive:
         return await self._take(whole_draft, verdict, started)
 
     async def _handshake(
-        self, endpoint: OpenEndpoint, provider: Provider, asked: Asked, *, unsigned: bool
+        self,
+        endpoint: OpenEndpoint,
+        provider: Provider,
+        asked: Asked,
+        verdict: Verdict | None = None,
     ) -> Answer | None:
-        """Answer a question of the sender; None when it is none."""
+        """Answer a question of the sender; None when it is none, or asked the other way.
+
+        Without a verdict nothing was verified yet: only what is unsigned by design is answered.
+        """
         for handshake in provider.handshakes:
-            if handshake.method != asked.request.method or handshake.unsigned != unsigned:
+            if handshake.method != asked.request.method or handshake.unsigned != (verdict is None):
                 continue
             reply = handshake.answer(asked)
             if isinstance(reply, Adopted):
                 kept = await self._secrets.adopt(endpoint.id, new_id(), reply.secret)
                 reply = reply.reply if kept else Reply(401)
             if reply is not None:
-                return await self._answered(endpoint, provider, asked, handshake, reply)
+                return await self._answered(endpoint, provider, asked, handshake, reply, verdict)
         return None
 
     async def too_large(
@@ -139,7 +146,7 @@ class Receive:
         provider = told(PROVIDERS[endpoint.provider], endpoint.options.generic)
         secrets = tuple(each.value for each in endpoint.secrets)
         asked = _asked(provider, request, secrets)
-        return await self._handshake(endpoint, provider, asked, unsigned=True)
+        return await self._handshake(endpoint, provider, asked)
 
     async def _answered(
         self,
@@ -148,11 +155,13 @@ class Receive:
         asked: Asked,
         handshake: Handshake,
         reply: Reply,
+        verdict: Verdict | None,
     ) -> Answer:
         if not handshake.kept:
             return answers.handshake(reply)
         draft = Draft(endpoint, provider, asked.request, {})
-        return answers.handshake(reply, await self._refuse.keep(draft, handshake.name))
+        state = verdict or Verdict(SignatureState.NOT_REQUIRED)
+        return answers.handshake(reply, await self._refuse.keep(draft, handshake.name, state))
 
     def _verify(
         self,

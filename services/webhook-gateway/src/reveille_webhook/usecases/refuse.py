@@ -1,4 +1,7 @@
-"""Refuse a request, and keep a row of it for people to look at: of floods a sample only."""
+"""Refuse a request, and keep a row of it for people to look at: of floods a sample only.
+
+A sender's question that people have to read is kept here too, apart from what was refused.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +12,7 @@ from uuid import UUID
 
 from reveille_webhook.domain import facts
 from reveille_webhook.domain.delivery import Answer, Known, NewDelivery
-from reveille_webhook.domain.ratelimit import Sampler
+from reveille_webhook.domain.ratelimit import FairSampler
 from reveille_webhook.domain.states import DeliveryState, Outcome, SignatureState
 from reveille_webhook.domain.verdict import Verdict
 from reveille_webhook.usecases.diagnose import Diagnose
@@ -23,12 +26,14 @@ _BAD: Mapping[SignatureState, str] = {
 
 
 class Refuse:
-    """Answers, and keeps what the sampler lets through; nothing of it will run."""
+    """Answers, and keeps what the samplers let through; nothing of it will run."""
 
-    def __init__(self, store: StoreDelivery, samples: Sampler, diagnose: Diagnose) -> None:
+    def __init__(self, store: StoreDelivery, diagnose: Diagnose, limit: int) -> None:
         self._store = store
-        self._samples = samples
         self._diagnose = diagnose
+        self._rejected = FairSampler(limit)
+        # Of their own: whoever floods a hook must not hide the one message that brings its secret.
+        self._questions = FairSampler(limit)
 
     async def unverified(self, draft: Draft, state: SignatureState) -> Answer:
         """Refuse what is not what it claims to be. Its body is not read: nobody vouches for it."""
@@ -69,18 +74,24 @@ class Refuse:
         await self._store(row, STORE_PATIENCE)
         return replace(answer, delivery_id=row.id)
 
-    async def keep(self, draft: Draft, name: str) -> UUID | None:
-        """Keep a sender's question that people have to read."""
-        if not self._keeps(draft):
+    async def keep(self, draft: Draft, name: str, verdict: Verdict) -> UUID | None:
+        """Keep a sender's question that people have to read; of unsigned ones a sample only."""
+        verified = verdict.state is SignatureState.VALID
+        if not verified and not _picks(self._questions, draft):
             return None
         row: NewDelivery = replace(draft, naming=facts.Naming(name)).ended(
-            Verdict(SignatureState.NOT_REQUIRED), DeliveryState.IGNORED, "handshake", ""
+            verdict, DeliveryState.IGNORED, "handshake", ""
         )
         await self._store(row, STORE_PATIENCE)
         return row.id
 
     def _keeps(self, draft: Draft) -> bool:
-        return self._samples.keeps(str(draft.endpoint.id), asyncio.get_running_loop().time())
+        return _picks(self._rejected, draft)
+
+
+def _picks(sampler: FairSampler, draft: Draft) -> bool:
+    now = asyncio.get_running_loop().time()
+    return sampler.keeps(str(draft.endpoint.id), draft.request.client, now)
 
 
 def _named(draft: Draft) -> Draft:
