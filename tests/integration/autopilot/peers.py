@@ -50,7 +50,7 @@ from reveille.webhook.v1.endpoint_service_pb2_grpc import (
     EndpointServiceServicer,
     add_EndpointServiceServicer_to_server,
 )
-from reveille_runtime.errors import InvalidArgument, NotFound, OutOfRange, Unavailable
+from reveille_runtime.errors import DomainError, InvalidArgument, NotFound, OutOfRange, Unavailable
 from reveille_runtime.feed import Cursor
 from reveille_testkit.rpc import RpcRig
 
@@ -104,6 +104,8 @@ class World:
     calls: Counter[str] = field(default_factory=Counter)
     # Methods, or services, that are away just now.
     away: set[str] = field(default_factory=set)
+    # Agents that questions about fail at, and squads that cannot be read: not away, but broken.
+    broken: set[str] = field(default_factory=set)
     # Methods that take effect, but whose answers never arrive.
     mute: set[str] = field(default_factory=set)
     before: dict[str, Gate] = field(default_factory=dict)
@@ -151,6 +153,10 @@ class World:
             await gate.passed()
         if self.away & {service, method}:
             raise Unavailable("NOT_SERVING", f"{service} is away")
+
+    def fail_at(self, some_id: str) -> None:
+        if some_id in self.broken:
+            raise DomainError("INTERNAL", "heartbeat has a bug")
 
     async def leave(self, method: str) -> None:
         if (gate := self.after.get(method)) is not None:
@@ -343,6 +349,7 @@ class Agents(AgentServiceServicer):
         self, request: squad_pb.GetSquadRequest, context: Any
     ) -> squad_pb.GetSquadResponse:
         await self.world.enter("heartbeat", "GetSquad")
+        self.world.fail_at(request.squad_id)
         if request.squad_id not in self.world.squads:
             raise NotFound("NOT_FOUND", "no such squad")
         return squad_pb.GetSquadResponse(squad=self.world.squads[request.squad_id])
@@ -354,6 +361,7 @@ class Agents(AgentServiceServicer):
         self.world.questions.extend(request.questions)
         answers = []
         for question in request.questions:
+            self.world.fail_at(question.agent_id)
             agent_id, refusal = question.agent_id, self.world.refusal
             if question.squad_id:
                 squad = self.world.squads.get(question.squad_id)

@@ -12,20 +12,22 @@ from tests.integration.autopilot.conftest import (
     MEMBER,
     Service,
     Stage,
+    keep_up,
     make_autopilot,
     make_schedule,
     refused,
     run_now,
     until,
 )
-from tests.integration.autopilot.peers import World
+from tests.integration.autopilot.peers import Made, World
 
 from reveille.autopilot.v1 import autopilot_pb2 as rule_pb
 from reveille.autopilot.v1 import autopilot_service_pb2 as pb
 from reveille.autopilot.v1 import rule_version_pb2 as version_pb
 from reveille.autopilot.v1 import run_pb2
 from reveille.common.v1 import reason_pb2
-from reveille.heartbeat.v1 import squad_pb2
+from reveille.events.v1 import event_service_pb2 as event_pb
+from reveille.heartbeat.v1 import squad_pb2, wakeup_pb2
 
 Rows: TypeAlias = "asyncpg.Connection[asyncpg.Record]"
 UNBOUND = reason_pb2.REASON_AGENT_RUNTIME_REQUIRED
@@ -52,6 +54,14 @@ async def newest(service: Service, rule: rule_pb.Autopilot) -> version_pb.RuleVe
     )
     found: version_pb.RuleVersion = response.rule_versions[0]
     return found
+
+
+def completed(world: World, made: Made) -> event_pb.Event:
+    """Give the event of an outcome that no look at the wakeup finds: only the feed tells of it."""
+    state = made.state
+    event = world.settled(made, wakeup_pb2.WAKEUP_STATE_COMPLETED)
+    made.state = state
+    return event
 
 
 async def test_a_deleted_runtime_pauses_what_its_agents_work_for_and_nothing_resumes_by_itself(
@@ -167,3 +177,33 @@ async def test_an_archived_agent_pauses_its_rules_also_when_the_event_was_missed
     await rows.execute("DELETE FROM cursors")
     other = await stage.start()
     await paused(other, missed)
+
+
+async def test_a_rule_that_cannot_be_judged_holds_nobody_up_and_is_judged_by_a_later_look(
+    service: Service, world: World, workspace_id: UUID
+) -> None:
+    unjudged, archived = world.add_agent(workspace_id), world.add_agent(workspace_id)
+    stuck = await make_autopilot(service, world, workspace_id, agent_id=str(unjudged))
+    other = await make_autopilot(service, world, workspace_id, agent_id=str(archived))
+    working = await make_autopilot(service, world, workspace_id)
+    running = await run_now(service, working.autopilot_id)
+    made = world.only()
+    world.broken = {str(unjudged)}
+    gone = [str(unjudged), str(archived)]
+    world.refusals = dict.fromkeys(gone, UNBOUND)
+    asked = world.calls["CheckInvocable"]
+    # Both are asked about in one call.
+    await world.emit(world.target_event("runtime.deleted", workspace_id, uuid4(), agent_ids=gone))
+    await until(lambda: world.calls["CheckInvocable"] > asked, "it is asked about")
+    # What comes while that is handled waits for it.
+    await world.emit(completed(world, made))
+    assert (await service.ended(running.run_id)).state == run_pb2.RUN_STATE_COMPLETED
+    await paused(service, other)
+    assert (await read(service, stuck)).status == rule_pb.AUTOPILOT_STATUS_ACTIVE
+    # An error at the gate is neither a pass nor a skip.
+    async with refused(grpc.StatusCode.UNAVAILABLE, "DEPENDENCY_UNAVAILABLE"):
+        await run_now(service, stuck.autopilot_id)
+    # No event tells of it again.
+    world.broken = set()
+    await keep_up(service, "autopilot_monitor")
+    assert (await read(service, stuck)).pause_reason == UNBOUND

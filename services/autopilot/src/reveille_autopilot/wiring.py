@@ -114,12 +114,11 @@ async def build(app: App[Settings]) -> None:
     sweep = Sweep(database, dispatcher, call_off, checker, settler)
     system = SystemChanges(database, settler)
     scheduler = scheduler_on(channels.get("scheduler"))
-    own = own_jobs(settings, database, system, settler)
+    targets = TargetFollower(database, heartbeat, system)
+    own = own_jobs(settings, database, system, targets, settler)
     jobs = Jobs(scheduler, own, [schedule_job()])
     relays = Relays(database, scheduler, endpoints, heartbeat, jobs)
-    following = Following(
-        Follower(database, settler), TargetFollower(database, heartbeat, system), sweep
-    )
+    following = Following(Follower(database, settler), targets, sweep)
     consumer = FeedConsumer(
         "heartbeat",
         watch=heartbeat.events.WatchEvents,
@@ -182,7 +181,11 @@ async def build(app: App[Settings]) -> None:
 
 
 def own_jobs(
-    settings: Settings, database: Database, system: SystemChanges, settler: Settler
+    settings: Settings,
+    database: Database,
+    system: SystemChanges,
+    targets: TargetFollower,
+    settler: Settler,
 ) -> list[OwnJob]:
     """Make what this service does for itself, once an hour."""
     keeping = Keeping(
@@ -196,5 +199,5 @@ def own_jobs(
     )
     return [
         upkeep(HANDLER, RETENTION, Retention(database, keeping)),
-        upkeep(HANDLER, MONITOR, Monitor(database, system, settler, watchfulness)),
+        upkeep(HANDLER, MONITOR, Monitor(database, system, targets, settler, watchfulness)),
     ]

@@ -2,12 +2,14 @@
 
 An event only says where to look: what is so now is asked of heartbeat, so that events that come
 twice, late or in another order lead to the same. Nothing is put in force again by any of them.
+A rule about which heartbeat cannot answer holds nobody up: the monitor looks at all of them again.
 """
 
 from __future__ import annotations
 
+import contextlib
 import json
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from uuid import UUID
 
@@ -19,11 +21,13 @@ from reveille_autopilot.domain.models import Autopilot
 from reveille_autopilot.domain.states import Reason
 from reveille_autopilot.store import autopilots
 from reveille_autopilot.usecases.downstream import optional_id
-from reveille_autopilot.usecases.invocability import Question, ask
-from reveille_autopilot.usecases.peers import Heartbeat
+from reveille_autopilot.usecases.invocability import Answers, Question, ask_outright
+from reveille_autopilot.usecases.peers import Heartbeat, dependency_away
 from reveille_autopilot.usecases.system import SystemChanges
 from reveille_runtime.db import Database, Tx
-from reveille_runtime.errors import Unavailable
+from reveille_runtime.errors import ResourceExhausted, Unavailable
+from reveille_runtime.isolation import isolated
+from reveille_runtime.rpc_errors import from_rpc_error
 from reveille_runtime.validation import NIL
 
 AGENT_ARCHIVED = "agent.archived"
@@ -58,7 +62,11 @@ class TargetFollower:
                 await self._look(await self._suspects(event))
 
     async def reconcile(self) -> None:
-        """Look at all rules in force: the feed cannot tell what was missed."""
+        """Look at all rules in force: the feed cannot tell what was missed.
+
+        Raises:
+            Unavailable: heartbeat cannot be asked just now.
+        """
         await self._look(_Suspects())
 
     async def _suspects(self, event: pb.Event) -> _Suspects:
@@ -94,14 +102,11 @@ class TargetFollower:
             await self._hand_over_paused(squad_id)
 
     async def _judge(self, rules: Sequence[Autopilot]) -> None:
-        questions = {rule.id: _question(rule) for rule in rules}
-        answers = await ask(self._heartbeat, list(questions.values()))
+        answers = await self._answers(rules)
         for rule in rules:
-            answer = answers.get(questions[rule.id])
+            answer = answers.get(_question(rule))
             if answer is None:
-                raise Unavailable(
-                    "DEPENDENCY_UNAVAILABLE", "heartbeat cannot be asked", {"service": "heartbeat"}
-                )
+                continue
             match answer.reason:
                 case Reason.AGENT_RUNTIME_REQUIRED:
                     await self._pause(rule, Reason.AGENT_RUNTIME_REQUIRED, answer.message)
@@ -111,6 +116,19 @@ class TargetFollower:
                 case _:
                     # It can work, or will again.
                     continue
+
+    async def _answers(self, rules: Sequence[Autopilot]) -> Answers:
+        """Ask about all in one call; where that is refused, about each: one may be to blame."""
+        questions = list(dict.fromkeys(_question(rule) for rule in rules))
+        answers: Answers = {}
+        with _apart("targets.ask", questions=len(questions)):
+            answers |= await ask_outright(self._heartbeat, questions)
+        for each in [each for each in questions if each not in answers]:
+            with _apart(
+                "targets.ask_one", agent_id=str(each.agent_id), squad_id=str(each.squad_id)
+            ):
+                answers |= await ask_outright(self._heartbeat, [each])
+        return answers
 
     async def _pause(self, seen: Autopilot, reason: Reason, message: str) -> None:
         async def same_target(_: Tx, rule: Autopilot) -> bool:
@@ -152,6 +170,22 @@ class TargetFollower:
         if answer.squad.state != squad_pb2.SQUAD_STATE_ARCHIVED:
             return None
         return optional_id(answer.squad.leader_agent_id)
+
+
+@contextlib.contextmanager
+def _apart(step: str, **facts: object) -> Iterator[None]:
+    """Keep what goes wrong to where it did, unless it passes: then the look is made again."""
+    away: Unavailable | None = None
+    with isolated(step, **facts):
+        try:
+            yield
+        except grpc.aio.AioRpcError as error:
+            problem = from_rpc_error(error)
+            if not isinstance(problem, Unavailable | ResourceExhausted):
+                raise
+            away = dependency_away("heartbeat", problem)
+    if away is not None:
+        raise away
 
 
 def _question(rule: Autopilot) -> Question:

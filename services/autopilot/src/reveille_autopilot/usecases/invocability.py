@@ -42,21 +42,26 @@ async def ask(heartbeat: Heartbeat, questions: Sequence[Question]) -> Answers:
 
     Whatever goes wrong here leaves the question open: an error is never a pass and never a skip.
     """
-    different = list(dict.fromkeys(questions))
-    if not different:
-        return {}
     try:
-        response = await heartbeat.agents.CheckInvocable(
-            pb.CheckInvocableRequest(questions=[_message(each) for each in different])
-        )
+        return await ask_outright(heartbeat, questions)
     except grpc.aio.AioRpcError as error:
         _log.warning(
             "Whether agents may be woken cannot be told.",
             action="admit.undecidable",
-            questions=len(different),
+            questions=len(set(questions)),
             cause=from_rpc_error(error).message,
         )
         return {}
+
+
+async def ask_outright(heartbeat: Heartbeat, questions: Sequence[Question]) -> Answers:
+    """Ask the same, and raise heartbeat's error: for who has to know whether it passes."""
+    different = list(dict.fromkeys(questions))
+    if not different:
+        return {}
+    response = await heartbeat.agents.CheckInvocable(
+        pb.CheckInvocableRequest(questions=[_message(each) for each in different])
+    )
     return {
         question: Invocable(
             reason_name(answer.reason),

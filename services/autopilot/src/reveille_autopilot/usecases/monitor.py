@@ -1,4 +1,8 @@
-"""Watching over rules: one whose runs nearly all fail is paused, a streak of skips is told."""
+"""Watching over rules: one whose runs nearly all fail is paused, a streak of skips is told.
+
+It also looks at everybody's target: the feed tells of a change once, and goes on without those that
+could not be judged then.
+"""
 
 from __future__ import annotations
 
@@ -9,6 +13,7 @@ from datetime import timedelta
 from reveille_autopilot.domain.models import Autopilot
 from reveille_autopilot.domain.states import Reason
 from reveille_autopilot.store import people, upkeep
+from reveille_autopilot.usecases.follow_targets import TargetFollower
 from reveille_autopilot.usecases.settle import Settler
 from reveille_autopilot.usecases.system import NoticeKind, SystemChanges
 from reveille_autopilot.usecases.telling import notice
@@ -35,10 +40,16 @@ class Monitor:
     """Looks over all rules in force; a job of this service, executed by the scheduler."""
 
     def __init__(
-        self, db: Database, system: SystemChanges, settler: Settler, watchfulness: Watchfulness
+        self,
+        db: Database,
+        system: SystemChanges,
+        targets: TargetFollower,
+        settler: Settler,
+        watchfulness: Watchfulness,
     ) -> None:
         self._db = db
         self._system = system
+        self._targets = targets
         self._settler = settler
         self._limits = watchfulness
 
@@ -55,7 +66,10 @@ class Monitor:
                 paused += await self._system.pause(
                     rule_id, Reason.HIGH_FAILURE_RATE, text, self._still_failing
                 )
-        return {"paused": paused, "notices": await self._skip_streaks()}
+        notices = await self._skip_streaks()
+        # Last, as it alone needs heartbeat: while that is away the scheduler asks for it all again.
+        await self._targets.reconcile()
+        return {"paused": paused, "notices": notices}
 
     async def _still_failing(self, tx: Tx, rule: Autopilot) -> bool:
         """Count again under the lock: it may have been paused and resumed meanwhile."""
