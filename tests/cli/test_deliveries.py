@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import hashlib
 
+import grpc
 import pytest
 
 from reveille.common.v1 import reason_pb2
 from reveille.webhook.v1 import delivery_service_pb2 as pb
 from reveille_cli.apis import DELIVERIES
+from reveille_runtime.errors import Unavailable
 
 from .conftest import Answer, Desk
 
@@ -104,3 +106,22 @@ def test_deliveries_are_searched_replayed_released_purged_and_watched(desk: Desk
     assert (release.json["deliveries"], purge.json["deliveries"]) == (3, 2)
     assert watched.out == "d-1  push  dispatched\n"
     assert desk.run("deliveries", "list", "-w", WORKSPACE, "--hash", "xyz").exit_code == 2
+
+
+def test_watching_goes_on_where_a_stream_ends_of_its_age(
+    desk: Desk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("reveille_cli.patience.FIRST_PAUSE", 0.0)
+    monkeypatch.setattr("reveille_cli.following.HEARD_AFTER", 0.0)
+    old = Unavailable("NOT_SERVING", "no stream lasts longer; connect again", retry_after=0.2)
+    news = pb.WatchDeliveriesResponse(delivery=pb.Delivery(delivery_id="d-1", event="push"))
+    outcome = desk.run(
+        *("deliveries", "watch", "-w", WORKSPACE),
+        answers=[
+            Answer(DELIVERIES, "WatchDeliveries", old),
+            Answer(DELIVERIES, "WatchDeliveries", grpc.StatusCode.UNAVAILABLE),
+            Answer(DELIVERIES, "WatchDeliveries", [news]),
+        ],
+    )
+    assert (outcome.exit_code, outcome.err) == (0, "")
+    assert outcome.out == "d-1  push\n"

@@ -14,6 +14,7 @@ from reveille_cli.build import session
 from reveille_cli.connection import Client
 from reveille_cli.exits import ExitCode
 from reveille_cli.failures import Failure, refused
+from reveille_cli.following import follow
 from reveille_cli.jsonform import plain
 from reveille_cli.names import WORKSPACE_VARIABLE, find_workspace
 from reveille_cli.nouns.secrets import read_secret
@@ -168,7 +169,7 @@ def listen(
             endpoint_id=trigger or "",
         )
         heard: set[str] = set()
-        for news in client.stream(DELIVERIES, "WatchDeliveries", request, timeout=None):
+        for news in follow(client, DELIVERIES, "WatchDeliveries", request):
             delivery = news.delivery
             if delivery.delivery_id in heard:
                 continue

@@ -11,6 +11,7 @@ from reveille_cli.apis import DELIVERIES
 from reveille_cli.build import session
 from reveille_cli.declare import Noun, Param, Verb
 from reveille_cli.failures import refused
+from reveille_cli.following import follow
 from reveille_cli.jsonform import plain
 from reveille_cli.names import WORKSPACE_VARIABLE, find_workspace
 from reveille_cli.nouns.shared import REQUEST_ID, WORKSPACE, in_states, only_of, the
@@ -61,7 +62,7 @@ def watch(
             workspace_id=find_workspace(client, workspace),
             endpoint_id=trigger or "",
         )
-        for news in client.stream(DELIVERIES, "WatchDeliveries", request, timeout=None):
+        for news in follow(client, DELIVERIES, "WatchDeliveries", request):
             if printer.as_json:
                 printer.document(plain(news.delivery))
                 continue

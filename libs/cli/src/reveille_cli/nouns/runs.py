@@ -13,6 +13,7 @@ from reveille_cli.build import session
 from reveille_cli.connection import TIMEOUT
 from reveille_cli.declare import Noun, Verb
 from reveille_cli.exits import ExitCode
+from reveille_cli.following import follow
 from reveille_cli.jsonform import plain
 from reveille_cli.names import AUTOPILOT, WORKSPACE_VARIABLE, find_id, find_workspace
 from reveille_cli.nouns.shared import WORKSPACE, in_states, only_of, the
@@ -93,7 +94,7 @@ def watch(
             trigger_id=trigger or "",
             cursor=cursor or "",
         )
-        for change in client.stream(AUTOPILOTS, "WatchRuns", request, timeout=None):
+        for change in follow(client, AUTOPILOTS, "WatchRuns", request):
             if printer.as_json:
                 printer.document(plain(change))
             elif change.HasField("run"):
