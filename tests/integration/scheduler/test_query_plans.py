@@ -116,6 +116,11 @@ async def statements(
         "scopes_to_check": (scopes.Q["scopes_to_check"], (NIL, BATCH), 4 * BATCH),
         "scopes_by_key": (scopes.Q["scopes_by_key"], (["tidy"], ["folder"], ["scope-7"]), 20),
         "explain_scopes": (scopes.Q["explain_scopes"], ("scope-7",), 20),
+        "recorded_executions": (
+            executions.Q["recorded_executions"],
+            ("tidy", ["folder"] * BATCH, [f"scope-{n}" for n in range(BATCH)], [NOW] * BATCH),
+            2 * BATCH,
+        ),
         "find_due_retries": (executions.Q["find_due_retries"], ("tidy", BATCH, 1), 8 * BATCH),
         "lock_retry_scopes": (executions.Q["lock_retry_scopes"], (ids,), 2 * BATCH),
         "lock_due_retries": (executions.Q["lock_due_retries"], (retries,), 2 * BATCH),

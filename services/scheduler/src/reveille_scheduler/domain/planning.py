@@ -175,9 +175,13 @@ class Planner:
         ask_again: datetime | None,
         free: int,
     ) -> Planned:
-        """Take what a scope's owner planned: in its order, from the front, never the future."""
+        """Take what a scope's owner planned: in its order, from the front, never the future.
+
+        `plan_times` are those that the ledger does not hold. One that changes nothing must not take
+        the place of one that does: an owner may say the same again and again.
+        """
         policy = Policy.of(self._job, scope.catch_up, scope.max_lateness)
-        wanted = list(dict.fromkeys(plan_times))
+        wanted = [each for each in dict.fromkeys(plan_times) if each > scope.effective_from]
         cut = wanted if policy.most == 0 else wanted[: policy.most]
         short = len(cut) < len(wanted)
         found: list[Occurrence] = []
@@ -185,8 +189,6 @@ class Planner:
         for plan_time in cut:
             if plan_time > self._now:
                 looks.append(plan_time)
-                continue
-            if plan_time <= scope.effective_from:
                 continue
             lateness = self._now - plan_time
             occurrence = Occurrence(plan_time, lateness, policy.too_late(lateness))

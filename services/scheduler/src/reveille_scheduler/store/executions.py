@@ -137,6 +137,22 @@ async def insert(tx: Tx, rows: Sequence[NewExecution], runner: str) -> dict[UUID
     }
 
 
+async def recorded(
+    tx: Tx, job_name: str, plans: Sequence[tuple[str, str, datetime]]
+) -> set[tuple[str, str, datetime]]:
+    """Give those of (kind, scope id, plan time) that the ledger holds already."""
+    if not plans:
+        return set()
+    rows = await tx.fetch(
+        Q["recorded_executions"],
+        job_name,
+        [kind for kind, _, _ in plans],
+        [scope_id for _, scope_id, _ in plans],
+        [plan_time for *_, plan_time in plans],
+    )
+    return {(row["kind"], row["scope_id"], row["plan_time"]) for row in rows}
+
+
 async def lock_due_retries(tx: Tx, job_name: str, limit: int, slots: int) -> list[UUID]:
     """Lock occurrences whose next attempt is due and has a free slot, and their scopes."""
     found = await tx.fetch(Q["find_due_retries"], job_name, limit, slots)

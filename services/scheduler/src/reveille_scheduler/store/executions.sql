@@ -20,6 +20,16 @@ FROM unnest($1::uuid[], $2::text[], $3::text[], $4::text[], $5::timestamptz[], $
 ON CONFLICT ON CONSTRAINT executions_occurrence DO NOTHING
 RETURNING id, started_at, retry_until;
 
+-- name: recorded_executions
+-- Which instants of scopes the ledger holds already. $1 job_name, $2 kinds, $3 scope ids,
+-- $4 plan times
+SELECT asked.kind, asked.scope_id, asked.plan_time
+FROM unnest($2::text[], $3::text[], $4::timestamptz[]) AS asked (kind, scope_id, plan_time)
+WHERE (SELECT true FROM executions AS e
+       WHERE e.job_name = $1 AND e.scope_kind = asked.kind AND e.scope_id = asked.scope_id
+         AND e.plan_time = asked.plan_time
+       LIMIT 1) IS NOT NULL;
+
 -- name: find_due_retries
 -- Occurrences whose next attempt is due and has a free slot, with their scopes' rows; no locks yet.
 -- $1 job_name, $2 limit, $3 plans per scope

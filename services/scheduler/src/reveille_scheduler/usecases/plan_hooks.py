@@ -24,7 +24,7 @@ from reveille_scheduler.domain.job import Job
 from reveille_scheduler.domain.occurrence import Claim
 from reveille_scheduler.domain.planning import Occurrence, Planner
 from reveille_scheduler.domain.scope import Scope
-from reveille_scheduler.store import jobs, scopes
+from reveille_scheduler.store import executions, jobs, scopes
 from reveille_scheduler.store.scopes import AskedScope, Move
 from reveille_scheduler.usecases.hand_over import Handler
 from reveille_scheduler.usecases.recording import Recorder
@@ -118,6 +118,11 @@ class PlanHooks:
         async with self._database.transaction() as tx:
             locked = await scopes.lock_asked(tx, batch.asked)
             due = await scopes.read_due(tx, locked)
+            recorded = await executions.recorded(
+                tx,
+                batch.job.name,
+                [(*key, instant) for key, plan in plans.items() for instant in _instants(plan)],
+            )
             found: list[tuple[Scope, Occurrence]] = []
             moves: list[Move] = []
             for each in due:
@@ -125,7 +130,8 @@ class PlanHooks:
                 key = (asked[each.row_id].kind, asked[each.row_id].scope_id)
                 plan = plans.get(key, pb.ScopePlan())
                 free = max(0, batch.job.plans_per_scope - each.running)
-                planned = planner.plan_hook(each.due, _instants(plan), _ask_again(plan), free)
+                fresh = [at for at in _instants(plan) if (*key, at) not in recorded]
+                planned = planner.plan_hook(each.due, fresh, _ask_again(plan), free)
                 found += [(each.scope, occurrence) for occurrence in planned.occurrences]
                 moves.append(Move(each.row_id, planned.next_plan_at))
             claims = await Recorder(batch.job, self._runner, began).record(tx, found)
