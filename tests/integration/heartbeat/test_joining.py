@@ -8,11 +8,16 @@ from typing import Any
 from uuid import uuid4
 
 import pytest
+from tests.integration.heartbeat import executors
 from tests.integration.heartbeat.desk import Desk
 
+from reveille_heartbeat.domain.document import LeftOut
+from reveille_heartbeat.domain.placing import MAX_JOINED, MAX_TOLD_BYTES
 from reveille_heartbeat.domain.reasons import Reason
 from reveille_heartbeat.domain.states import WakeupState
+from reveille_heartbeat.domain.values import Payload
 from reveille_heartbeat.store.queries import Q
+from reveille_heartbeat.usecases.runs.loaded import load
 from reveille_runtime.lockorder import Level, LockOrder
 
 QUEUED, DEFERRED, COALESCED = WakeupState.QUEUED, WakeupState.DEFERRED, WakeupState.COALESCED
@@ -127,6 +132,118 @@ async def test_a_persons_word_brings_a_retry_forward_and_nobody_elses_does(desk:
     assert person.state is COALESCED
     assert await desk.rows.fetchval(due)
     assert (await desk.wakeup(first.wakeup_id)).comment_ids == (comment,)
+
+
+async def test_a_wake_that_many_have_joined_is_full_and_the_next_is_joined_instead(
+    desk: Desk,
+) -> None:
+    agent = await desk.agent()
+    issue = await desk.issue(agent)
+    # Some in a batch, which has to count itself, and some alone.
+    for about in (None, issue):
+        answers = await desk.wake(*(desk.wish(agent, about) for _ in range(MAX_JOINED - 1)))
+        answers += [await desk.one(desk.wish(agent, about)) for _ in range(3)]
+        answers += await desk.wake(*(desk.wish(agent, about) for _ in range(3)))
+
+        # Without an issue it has a run of its own at once; on one it waits for the first.
+        alone = [(at, each.state) for at, each in enumerate(answers) if each.state is not COALESCED]
+        assert alone == [(0, QUEUED), (MAX_JOINED + 1, QUEUED if about is None else DEFERRED)]
+        counts = [
+            (await desk.wakeup(answers[at].wakeup_id)).coalesced_count for at in (0, MAX_JOINED + 1)
+        ]
+        assert counts == [MAX_JOINED, 3]
+
+
+async def test_a_batch_fills_a_wake_no_further_than_single_wishes_do(desk: Desk) -> None:
+    agent = await desk.agent()
+    answers = await desk.wake(*(desk.wish(agent) for _ in range(MAX_JOINED + 3)))
+
+    alone = [at for at, each in enumerate(answers) if each.state is QUEUED]
+    assert alone == [0, MAX_JOINED + 1]
+
+
+@pytest.mark.parametrize("by", ["its own words", "what joined", "comments"])
+async def test_a_wake_with_much_to_tell_is_full(desk: Desk, by: str) -> None:
+    agent = await desk.agent()
+    issue = await desk.issue(agent)
+    much = Payload(body=b"x" * (MAX_TOLD_BYTES // 2 + 1))
+    first = await desk.one(desk.wish(agent, issue))
+    if by == "its own words":
+        await desk.rows.execute("UPDATE wakeup_payloads SET body = $1", much.body + much.body)
+    elif by == "what joined":
+        for _ in range(2):
+            assert (await desk.one(desk.wish(agent, issue, payload=much))).state is COALESCED
+    else:
+        said = [await desk.comment(issue, body="x" * 100_000) for _ in range(42)]
+        answers = await desk.wake(desk.commented(agent, issue, *said))
+        assert [each.state for each in answers] == [COALESCED]
+
+    waits = await desk.one(desk.wish(agent, issue))
+    assert waits.state is DEFERRED
+    assert (await desk.one(desk.wish(agent, issue))).state is COALESCED
+    assert (await desk.wakeup(waits.wakeup_id)).coalesced_count == 1
+    assert (await desk.wakeup(first.wakeup_id)).coalesced_count < 3
+
+
+async def test_wishes_at_once_fill_a_wake_to_the_brim_and_no_further(desk: Desk) -> None:
+    agent = await desk.agent()
+    first = await desk.one(desk.wish(agent))
+    await desk.rows.execute("UPDATE wakeup_requests SET coalesced_count = $1", MAX_JOINED - 2)
+    answers = await asyncio.gather(*(desk.one(desk.wish(agent)) for _ in range(8)))
+
+    assert (await desk.wakeup(first.wakeup_id)).coalesced_count == MAX_JOINED
+    assert sum(each.state is QUEUED for each in answers) == 1
+
+
+async def test_what_is_stored_beyond_all_bounds_is_claimed_in_part_with_a_mark(
+    desk: Desk,
+) -> None:
+    """As it was left by a version that let everything join: 150 MiB, and 20 MB of comments."""
+    agent = await desk.agent()
+    issue = await desk.issue(agent)
+    said = [await desk.comment(issue, body=str(at) + "x" * 99_990) for at in range(200)]
+    first = await desk.one(desk.wish(agent, issue))
+    await desk.rows.execute(
+        "UPDATE wakeup_requests SET comment_ids = $1, coalesced_count = 150", said
+    )
+    await desk.rows.execute(
+        """
+        INSERT INTO wakeup_requests (wakeup_id, workspace_id, agent_id, issue_id, source,
+            wake_reason, title, state, reason, caller, joined_wakeup_id, created_at)
+        SELECT md5(n::text)::uuid, workspace_id, agent_id, issue_id, source, wake_reason,
+            n::text, 'coalesced', 'coalesced', caller, wakeup_id, created_at + n * interval '1 s'
+        FROM wakeup_requests, generate_series(1, 150) n
+        """
+    )
+    await desk.rows.execute(
+        "INSERT INTO wakeup_payloads (wakeup_id, body) SELECT md5(n::text)::uuid,"
+        " convert_to(repeat('x', 1048576), 'UTF8') FROM generate_series(1, 150) n"
+    )
+    claim = await executors.claimer(desk.database, 0)
+
+    (loaded,) = await claim(5)
+    async with desk.db.session() as tx:
+        again = await load(tx, loaded.run.run_id)
+    for each in (loaded, again):
+        # The oldest, in their order.
+        assert [one.wakeup.title for one in each.joined] == [str(n) for n in range(1, 9)]
+        assert each.left_out.joined == 142
+        told = [one.body for one in each.comments]
+        assert [body.partition("x")[0] for body in told] == [str(at) for at in range(len(told))]
+        assert sum(map(len, told)) < 2 * MAX_TOLD_BYTES + 200_000
+        assert each.left_out.comments == 200 - len(told) > 100
+    assert first.wakeup_id == loaded.wakeup.wakeup_id
+
+
+async def test_as_much_as_may_join_is_told_whole(desk: Desk) -> None:
+    agent = await desk.agent()
+    answers = await desk.wake(*(desk.wish(agent) for _ in range(MAX_JOINED + 1)))
+    claim = await executors.claimer(desk.database, 0)
+
+    (loaded,) = await claim(5)
+    told = [each.wakeup.wakeup_id for each in loaded.joined]
+    assert sorted(told) == sorted(each.wakeup_id for each in answers[1:])
+    assert loaded.left_out == LeftOut()
 
 
 async def test_two_occurrences_on_one_issue_have_a_run_each(desk: Desk) -> None:

@@ -7,7 +7,7 @@ import json
 import pytest
 from tests.unit.heartbeat.made import AGENT, ISSUE, RUN, WAKEUP
 
-from reveille_heartbeat.domain.document import Joined, build, dump
+from reveille_heartbeat.domain.document import Joined, LeftOut, build, dump
 from reveille_heartbeat.domain.places import Executor, Place, process_of
 from reveille_heartbeat.domain.values import Payload, ProcessIdentity
 
@@ -45,6 +45,23 @@ def test_a_body_is_shown_as_what_it_is(body: bytes, shown: dict[str, object]) ->
     assert read["trace"]["traceparent"] == RUN.agent_carrier["traceparent"]
     assert [each["prompt"] for each in read["joined"]] == ["also"]
     assert read["payload_file"] == "/spool/body"
+    assert "left_out" not in read
+
+
+def test_a_document_that_does_not_tell_all_says_how_much_is_left_out() -> None:
+    document = build(
+        run=RUN,
+        wakeup=WAKEUP,
+        prompt="",
+        agent=AGENT,
+        issue=None,
+        payload=Payload(),
+        body=b"",
+        body_path="",
+        left_out=LeftOut(joined=3, comments=0),
+    )
+
+    assert document["left_out"] == {"joined": 3, "comments": 0}
 
 
 def test_places_and_executors_are_read_back_from_rows() -> None:

@@ -15,6 +15,8 @@ from tests.unit.heartbeat.test_enqueue_rules import BLOCKER, BY_ANN, BY_MAX, MAX
 from reveille_heartbeat.domain.enqueue import Facts
 from reveille_heartbeat.domain.limits import PastRun, Today, next_repeat, over_daily_cap
 from reveille_heartbeat.domain.placing import (
+    MAX_JOINED,
+    MAX_TOLD_BYTES,
     OpenWake,
     Place,
     PlaceKind,
@@ -26,6 +28,7 @@ from reveille_heartbeat.domain.reasons import Reason
 from reveille_heartbeat.domain.values import (
     HeartbeatPolicy,
     Origin,
+    Payload,
     WakeupSource,
     Wish,
 )
@@ -81,6 +84,35 @@ def test_where_a_wish_goes(
     wanted: Wish, facts: Facts, surroundings: Surroundings, where: Place
 ) -> None:
     assert place(wanted, facts, surroundings) == where
+
+
+@pytest.mark.parametrize(
+    ("queued", "almost"),
+    [
+        (replace(QUEUED, joined=MAX_JOINED), replace(QUEUED, joined=MAX_JOINED - 1)),
+        (
+            replace(QUEUED, told_bytes=MAX_TOLD_BYTES),
+            replace(QUEUED, told_bytes=MAX_TOLD_BYTES - 1),
+        ),
+    ],
+)
+def test_nothing_joins_a_wake_whose_run_would_be_told_too_much(
+    queued: OpenWake, almost: OpenWake
+) -> None:
+    assert place(WISH, FACTS, around(queued)) == QUEUE
+    assert place(ABOUT_ISSUE, ON_ISSUE, around(queued)) == DEFER
+    # The next wishes join the one that waits instead.
+    assert place(ABOUT_ISSUE, ON_ISSUE, around(queued, DEFERRED)) == join(DEFERRED)
+    assert place(WISH, FACTS, around(almost)) == join(almost)
+    # What its run has not room for is asked what every run is asked.
+    assert place(WISH, CAPPED, around(queued)).kind is PlaceKind.SKIP
+
+
+def test_each_wish_that_joins_makes_the_wake_fuller() -> None:
+    told = wish(prompt="für", payload=Payload(body=b"12345"))
+    met = QUEUED.joined_by(told).joined_by(told)
+
+    assert (met.joined, met.told_bytes) == (2, 18)
 
 
 def ago(minutes: float, *, succeeded: bool = True, left_progress: bool = False) -> PastRun:

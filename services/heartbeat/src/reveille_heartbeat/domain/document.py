@@ -22,6 +22,14 @@ class Joined:
     payload: Payload
 
 
+@dataclass(frozen=True, slots=True)
+class LeftOut:
+    """How much there is that the document does not tell, because it would be too much."""
+
+    joined: int = 0
+    comments: int = 0
+
+
 def build(
     *,
     run: Run,
@@ -34,9 +42,10 @@ def build(
     body_path: str,
     joined: Sequence[Joined] = (),
     comments: Sequence[Comment] = (),
+    left_out: LeftOut = LeftOut(),
 ) -> dict[str, Any]:
     """Put the document together; `body` is the payload's, wherever it came from."""
-    return {
+    document: dict[str, Any] = {
         "run_id": str(run.run_id),
         "attempt": run.attempt,
         "wakeup_id": str(wakeup.wakeup_id),
@@ -74,6 +83,9 @@ def build(
             for each in joined
         ],
     }
+    if left_out != LeftOut():
+        document["left_out"] = {"joined": left_out.joined, "comments": left_out.comments}
+    return document
 
 
 def dump(document: Mapping[str, Any]) -> bytes:

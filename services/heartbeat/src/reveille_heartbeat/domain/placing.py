@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Any
 from uuid import UUID
@@ -22,6 +22,11 @@ from reveille_heartbeat.domain.values import (
     WakeupSource,
     Wish,
 )
+
+# How much one run is told: as many wishes as an agent can heed at once, and bytes that can be read
+# and written down whole, for many runs side by side. A wake that carries so much is full.
+MAX_JOINED = 100
+MAX_TOLD_BYTES = 4 << 20
 
 
 class Stage(StrEnum):
@@ -48,6 +53,23 @@ class OpenWake:
     fresh_session: bool = False
     context: Mapping[str, Any] | None = None
     run_id: UUID | None = None
+    # How many have joined it, and the bytes of its words, theirs and its comments together.
+    joined: int = 0
+    told_bytes: int = 0
+
+    @property
+    def full(self) -> bool:
+        """Whether its run would be told too much with one more; nobody joins it then."""
+        return self.joined >= MAX_JOINED or self.told_bytes >= MAX_TOLD_BYTES
+
+    def joined_by(self, wish: Wish) -> OpenWake:
+        """Give it as the next wish meets it."""
+        return replace(self, joined=self.joined + 1, told_bytes=self.told_bytes + bytes_of(wish))
+
+
+def bytes_of(wish: Wish) -> int:
+    """Say how much a wish gives its agent to read, comments aside."""
+    return len(wish.prompt.encode()) + len(wish.payload.body)
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,9 +162,11 @@ def place(wish: Wish, facts: Facts, around: Surroundings) -> Place:
     """Decide between joining, deferral, the queue and a refusal.
 
     A wish with an occurrence key is its own scope: it neither joins another nor waits behind one.
+    What finds every wake full is treated as if there was none.
     """
     if wish.origin.occurrence_key is None:
-        target = min(around.open_wakes, key=lambda each: _STAGES[each.stage], default=None)
+        joinable = [each for each in around.open_wakes if not each.full]
+        target = min(joinable, key=lambda each: _STAGES[each.stage], default=None)
         if target is not None:
             hurry = target.stage is Stage.RETRY and from_a_person(wish, facts)
             return Place(PlaceKind.JOIN, target, hurry=hurry)

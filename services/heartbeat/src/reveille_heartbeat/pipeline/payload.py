@@ -35,6 +35,7 @@ async def payload(context: RunContext, parts: Parts) -> None:
         body_path=spool.body_path(body) if files else "",
         joined=loaded.joined,
         comments=loaded.comments,
+        left_out=loaded.left_out,
     )
     if files:
         try:

@@ -115,15 +115,60 @@ ORDER BY wakeup_id
 FOR NO KEY UPDATE;
 
 -- name: joined_to_wakeups
--- The wakes that these carry with them. $1 wakeups
-SELECT wakeup_id, workspace_id, agent_id, source, wake_reason, title, state, reason, message, issue_id,
-    run_id, occurrence_key, joined_wakeup_id, originator_user_id, accountable_user_id,
-    responsible_user_id, autopilot_run_id, attempts, cancel_requested_at IS NOT NULL AS cancel_requested,
-    trace_carrier, created_at, claimed_at, finished_at, squad_id, requester_kind,
-    requester_id, task_key, comment_ids, fresh_session, coalesced_count, context
-FROM wakeup_requests
-WHERE joined_wakeup_id = ANY($1::uuid[]) AND state = 'coalesced'
-ORDER BY created_at, wakeup_id;
+-- The wakes that these carry with them, the oldest of each first, and how many there are of each:
+-- what is read of one is bounded, however much has gathered. $1 wakeups, $2 how many of each,
+-- $3 bytes of each after which no more are told
+SELECT j.wakeup_id, j.workspace_id, j.agent_id, j.source, j.wake_reason, j.title, j.state, j.reason,
+    j.message, j.issue_id, j.run_id, j.occurrence_key, j.joined_wakeup_id, j.originator_user_id,
+    j.accountable_user_id, j.responsible_user_id, j.autopilot_run_id, j.attempts,
+    j.cancel_requested, j.trace_carrier, j.created_at, j.claimed_at, j.finished_at, j.squad_id,
+    j.requester_kind, j.requester_id, j.task_key, j.comment_ids, j.fresh_session,
+    j.coalesced_count, j.context, j.all_joined
+FROM unnest($1::uuid[]) AS t (wakeup_id)
+CROSS JOIN LATERAL (
+    SELECT o.*, coalesce(sum(p.size) OVER (
+        ORDER BY o.created_at, o.wakeup_id ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING
+    ), 0) AS bytes_before
+    FROM (
+        SELECT wakeup_id, workspace_id, agent_id, source, wake_reason, title, state, reason,
+            message, issue_id, run_id, occurrence_key, joined_wakeup_id, originator_user_id,
+            accountable_user_id, responsible_user_id, autopilot_run_id, attempts,
+            cancel_requested_at IS NOT NULL AS cancel_requested, trace_carrier, created_at,
+            claimed_at, finished_at, squad_id, requester_kind, requester_id, task_key, comment_ids,
+            fresh_session, coalesced_count, context, count(*) OVER () AS all_joined
+        FROM wakeup_requests
+        WHERE joined_wakeup_id = t.wakeup_id AND state = 'coalesced'
+        ORDER BY created_at, wakeup_id
+        LIMIT $2
+    ) o
+    CROSS JOIN LATERAL (
+        SELECT octet_length(prompt) + octet_length(body) + pg_column_size(facts) AS size
+        FROM wakeup_payloads WHERE wakeup_id = o.wakeup_id
+    ) p
+) j
+WHERE j.bytes_before < $3
+ORDER BY j.created_at, j.wakeup_id;
+
+-- name: comments_for_wakeups
+-- What was said and is to be answered, in the order in which it came; bounded for each wakeup like
+-- what has joined it. $1 wakeups, $2 bytes of each after which no more are told
+SELECT s.told_to, s.comment_id, s.issue_id, s.workspace_id, s.author_kind, s.author_id, s.run_id,
+    c.body, s.created_at, s.all_comments
+FROM (
+    SELECT w.wakeup_id AS told_to, i.at, c.comment_id, c.issue_id, c.workspace_id, c.author_kind,
+        c.author_id, c.run_id, c.created_at, count(*) OVER (PARTITION BY w.wakeup_id) AS all_comments,
+        coalesce(sum(octet_length(c.body)) OVER (
+            PARTITION BY w.wakeup_id ORDER BY i.at
+            ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING
+        ), 0) AS bytes_before
+    FROM wakeup_requests w
+    CROSS JOIN LATERAL unnest(w.comment_ids) WITH ORDINALITY AS i (comment_id, at)
+    JOIN issue_comments c ON c.comment_id = i.comment_id
+    WHERE w.wakeup_id = ANY($1::uuid[])
+) s
+JOIN issue_comments c ON c.comment_id = s.comment_id
+WHERE s.bytes_before < $2
+ORDER BY s.told_to, s.at;
 
 -- name: occupied_per_agent
 -- The slots in use, read after the locks. $1 agents

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from uuid import UUID
 
 from reveille_heartbeat.domain.discussion import Comment
-from reveille_heartbeat.domain.document import Joined
+from reveille_heartbeat.domain.document import Joined, LeftOut
+from reveille_heartbeat.domain.placing import MAX_JOINED, MAX_TOLD_BYTES
 from reveille_heartbeat.domain.values import Agent, Issue, Payload, Run, Wakeup
 from reveille_heartbeat.store.issue_rows import to_comment
 from reveille_heartbeat.store.queries import Q
@@ -28,6 +28,7 @@ class Loaded:
     joined: tuple[Joined, ...]
     # What was said on the issue, and is to be answered.
     comments: tuple[Comment, ...] = ()
+    left_out: LeftOut = field(default_factory=LeftOut)
 
 
 async def load(tx: Tx, run_id: UUID) -> Loaded:
@@ -41,32 +42,43 @@ async def load(tx: Tx, run_id: UUID) -> Loaded:
     return Loaded(run, agent, wakeup, issue, *words[wakeup.wakeup_id])
 
 
-Words = tuple[str, Payload, tuple[Joined, ...], tuple[Comment, ...]]
+Words = tuple[str, Payload, tuple[Joined, ...], tuple[Comment, ...], LeftOut]
+# The last that joins a wake, or the last comment, may pass the bound at which a wake is full.
+_MOST_BYTES = 2 * MAX_TOLD_BYTES
 
 
 async def read_words(tx: Tx, wakeups: list[Wakeup]) -> dict[UUID, Words]:
-    """Read what agents are told for these wakeups: prompt, payload, what joined each, comments."""
+    """Read what agents are told for these wakeups: prompt, payload, what joined each, comments.
+
+    What is stored may be more than any run can be told, or we could hold: the oldest are told.
+    """
     joined_to: dict[UUID, list[Wakeup]] = {}
+    comments: dict[UUID, list[Comment]] = {}
+    all_joined: dict[UUID, int] = {}
+    all_comments: dict[UUID, int] = {}
     ids = [each.wakeup_id for each in wakeups]
-    for row in await tx.fetch(Q["joined_to_wakeups"], ids):
-        each = to_wakeup(row)
-        if each.joined_wakeup_id is not None:
-            joined_to.setdefault(each.joined_wakeup_id, []).append(each)
+    for row in await tx.fetch(Q["joined_to_wakeups"], ids, MAX_JOINED, _MOST_BYTES):
+        target: UUID = row["joined_wakeup_id"]
+        joined_to.setdefault(target, []).append(to_wakeup(row))
+        all_joined[target] = row["all_joined"]
+    spoken = [each.wakeup_id for each in wakeups if each.comment_ids]
+    rows = await tx.fetch(Q["comments_for_wakeups"], spoken, _MOST_BYTES) if spoken else []
+    for row in rows:
+        comments.setdefault(row["told_to"], []).append(to_comment(row))
+        all_comments[row["told_to"]] = row["all_comments"]
     ids += [each.wakeup_id for many in joined_to.values() for each in many]
     said = {row["wakeup_id"]: to_payload(row) for row in await tx.fetch(Q["find_payloads"], ids)}
-    comments = await _comments(tx, {one for wakeup in wakeups for one in wakeup.comment_ids})
-    return {
-        wakeup.wakeup_id: (
-            *said[wakeup.wakeup_id],
-            tuple(
-                Joined(each, *said[each.wakeup_id]) for each in joined_to.get(wakeup.wakeup_id, ())
+    words: dict[UUID, Words] = {}
+    for wakeup_id in (each.wakeup_id for each in wakeups):
+        joined = joined_to.get(wakeup_id, [])
+        heard = comments.get(wakeup_id, [])
+        words[wakeup_id] = (
+            *said[wakeup_id],
+            tuple(Joined(each, *said[each.wakeup_id]) for each in joined),
+            tuple(heard),
+            LeftOut(
+                all_joined.get(wakeup_id, 0) - len(joined),
+                all_comments.get(wakeup_id, 0) - len(heard),
             ),
-            tuple(comments[each] for each in wakeup.comment_ids if each in comments),
         )
-        for wakeup in wakeups
-    }
-
-
-async def _comments(tx: Tx, ids: Collection[UUID]) -> dict[UUID, Comment]:
-    rows = await tx.fetch(Q["find_comments"], sorted(ids)) if ids else []
-    return {row["comment_id"]: to_comment(row) for row in rows}
+    return words

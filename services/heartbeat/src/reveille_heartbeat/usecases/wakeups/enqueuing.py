@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 from uuid import UUID
 
-from reveille_heartbeat.domain.placing import OpenWake, Stage, Surroundings
+from reveille_heartbeat.domain.placing import OpenWake, Stage, Surroundings, bytes_of
 from reveille_heartbeat.domain.reasons import Reason
 from reveille_heartbeat.domain.states import WakeupState
 from reveille_heartbeat.domain.values import Carrier, Wish
@@ -122,6 +122,12 @@ class Enqueuing:
 
 def _meet(made: Decided, scope: Scope, open_wakes: dict[Scope, list[OpenWake]]) -> None:
     wish = made.wish
+    if made.joined is not None:
+        open_wakes[scope] = [
+            each.joined_by(wish) if each.wakeup_id == made.joined.wakeup_id else each
+            for each in open_wakes[scope]
+        ]
+        return
     stage = _JOINABLE.get(made.state)
     if stage is None or wish.origin.occurrence_key is not None:
         return
@@ -132,6 +138,7 @@ def _meet(made: Decided, scope: Scope, open_wakes: dict[Scope, list[OpenWake]]) 
             comment_ids=wish.comment_ids,
             fresh_session=wish.fresh_session,
             context=wish.context,
+            told_bytes=bytes_of(wish),
         )
     )
 
