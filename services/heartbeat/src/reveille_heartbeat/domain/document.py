@@ -45,7 +45,7 @@ def build(
     left_out: LeftOut = LeftOut(),
 ) -> dict[str, Any]:
     """Put the document together; `body` is the payload's, wherever it came from."""
-    document: dict[str, Any] = {
+    return {
         "run_id": str(run.run_id),
         "attempt": run.attempt,
         "wakeup_id": str(wakeup.wakeup_id),
@@ -82,10 +82,8 @@ def build(
             }
             for each in joined
         ],
+        "left_out": {"joined": left_out.joined, "comments": left_out.comments},
     }
-    if left_out != LeftOut():
-        document["left_out"] = {"joined": left_out.joined, "comments": left_out.comments}
-    return document
 
 
 def dump(document: Mapping[str, Any]) -> bytes:

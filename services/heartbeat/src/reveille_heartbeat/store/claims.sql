@@ -126,7 +126,12 @@ SELECT j.wakeup_id, j.workspace_id, j.agent_id, j.source, j.wake_reason, j.title
     j.coalesced_count, j.context, j.all_joined
 FROM unnest($1::uuid[]) AS t (wakeup_id)
 CROSS JOIN LATERAL (
-    SELECT o.*, coalesce(sum(p.size) OVER (
+    SELECT o.wakeup_id, o.workspace_id, o.agent_id, o.source, o.wake_reason, o.title, o.state,
+        o.reason, o.message, o.issue_id, o.run_id, o.occurrence_key, o.joined_wakeup_id,
+        o.originator_user_id, o.accountable_user_id, o.responsible_user_id, o.autopilot_run_id,
+        o.attempts, o.cancel_requested, o.trace_carrier, o.created_at, o.claimed_at, o.finished_at,
+        o.squad_id, o.requester_kind, o.requester_id, o.task_key, o.comment_ids, o.fresh_session,
+        o.coalesced_count, o.context, o.all_joined, coalesce(sum(p.size) OVER (
         ORDER BY o.created_at, o.wakeup_id ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING
     ), 0) AS bytes_before
     FROM (
