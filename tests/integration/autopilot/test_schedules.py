@@ -21,7 +21,7 @@ from tests.integration.autopilot.conftest import (
     run_plan,
     whole_second,
 )
-from tests.integration.autopilot.peers import World
+from tests.integration.autopilot.peers import Gate, World
 
 from reveille.autopilot.v1 import autopilot_pb2 as rule_pb
 from reveille.autopilot.v1 import autopilot_service_pb2 as pb
@@ -30,6 +30,7 @@ from reveille.common.v1 import reason_pb2
 from reveille.heartbeat.v1 import wakeup_pb2
 from reveille.scheduler.v1 import job_handler_service_pb2 as plan_pb
 from reveille.scheduler.v1.job_handler_service_pb2_grpc import JobHandlerServiceStub
+from reveille_autopilot.domain.deadlines import LATE
 
 
 def facts_of(result: plan_pb.PlanResult) -> dict[str, str]:
@@ -166,6 +167,52 @@ async def test_a_run_is_given_up_only_after_its_key_was_cancelled_and_a_retry_ma
     assert clean.occurrence_key == f"{key}#2"
     assert clean.state == run_pb2.RUN_STATE_RUNNING
     assert (await service.run_of(str(row["id"]))).planned_time.ToDatetime(tzinfo=UTC) == planned_at
+
+
+async def test_a_plan_whose_run_is_given_up_while_it_waits_is_asked_for_again(
+    service: Service,
+    world: World,
+    autopilot: rule_pb.Autopilot,
+    rows: asyncpg.Connection[asyncpg.Record],
+) -> None:
+    trigger = await make_schedule(service, autopilot.autopilot_id)
+    planned_at = whole_second() - timedelta(hours=2)
+    gate = world.before["EnqueueWakeups"] = Gate()
+    calling = asyncio.create_task(run_plan(service, plan(trigger, planned_at)))
+    await gate.reached.wait()
+    service.move_clock(LATE.total_seconds() + 1)
+    await service.tick("sweep")
+    given_up = await rows.fetchrow("SELECT id, reason, occurrence_key FROM runs")
+    assert given_up is not None
+    assert given_up["reason"] == "dispatch_incomplete"
+    gate.release.set()
+    (unsettled,) = await calling
+    assert unsettled.outcome == plan_pb.PLAN_OUTCOME_UNAVAILABLE
+
+    (done,) = await run_plan(service, plan(trigger, planned_at, attempt=2))
+    clean = await service.run_of(facts_of(done)["run_id"])
+    assert clean.occurrence_key == f"{given_up['occurrence_key']}#2"
+    assert clean.state == run_pb2.RUN_STATE_RUNNING
+
+
+async def test_a_plan_that_comes_hours_late_outlives_a_call_that_failed(
+    service: Service,
+    world: World,
+    autopilot: rule_pb.Autopilot,
+    rows: asyncpg.Connection[asyncpg.Record],
+) -> None:
+    trigger = await make_schedule(service, autopilot.autopilot_id)
+    planned_at = whole_second() - timedelta(hours=20)
+    world.away = {"EnqueueWakeups"}
+    (pending,) = await run_plan(service, plan(trigger, planned_at))
+    assert pending.outcome == plan_pb.PLAN_OUTCOME_UNAVAILABLE
+    service.move_clock(15)
+    await service.tick("sweep")
+    assert await rows.fetchval("SELECT state FROM runs") == "pending"
+    world.away = set()
+    (done,) = await run_plan(service, plan(trigger, planned_at, attempt=2))
+    assert facts_of(done)["run_state"] == "running"
+    assert await rows.fetchval("SELECT count(*) FROM runs") == 1
 
 
 async def test_a_run_whose_wakeup_had_ended_is_not_given_up_but_takes_its_outcome(

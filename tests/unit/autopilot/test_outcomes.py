@@ -10,7 +10,7 @@ from uuid import UUID, uuid4
 import pytest
 from tests.unit.autopilot.builders import NOON, a_run
 
-from reveille_autopilot.domain.deadlines import FIRST_LOOK, dispatch_deadline
+from reveille_autopilot.domain.deadlines import FIRST_LOOK, LATE, dispatch_deadline
 from reveille_autopilot.domain.outcomes import (
     IssueEnd,
     IssueFacts,
@@ -38,6 +38,7 @@ from reveille_autopilot.domain.states import (
     RunState,
     may_move,
 )
+from reveille_runtime.interceptors.deadline import DEFAULT_TIMEOUT
 
 WAKEUP, ISSUE = UUID(int=10), UUID(int=11)
 RUN_ONLY, CREATE_ISSUE = ExecutionMode.RUN_ONLY, ExecutionMode.CREATE_ISSUE
@@ -207,7 +208,8 @@ def test_deadlines() -> None:
     soon = planned + timedelta(minutes=1)
     assert dispatch_deadline(RunSource.SCHEDULE, planned, soon) == planned + timedelta(hours=1)
     late = planned + timedelta(hours=2)
-    # However late it was admitted, it gets at least one try.
-    assert dispatch_deadline(RunSource.SCHEDULE, planned, late) == late + FIRST_LOOK
+    # However late it was admitted, it is tried anew after a first call that hung.
+    assert dispatch_deadline(RunSource.SCHEDULE, planned, late) == late + LATE
+    assert timedelta(seconds=DEFAULT_TIMEOUT) * 3 + FIRST_LOOK < LATE
     for source in (RunSource.WEBHOOK, RunSource.MANUAL, RunSource.API):
         assert dispatch_deadline(source, None, soon) == soon + timedelta(hours=24)

@@ -23,13 +23,16 @@ CANCEL_AGAIN = timedelta(seconds=2)
 # How long a run may be pending; one that waited for another, from its turn on.
 SCHEDULE = timedelta(hours=1)
 OTHERS = timedelta(hours=24)
+# What a schedule's run has at the least, however late it was admitted: a one-shot or a backfill may
+# be a day late, and has to outlive several calls that hang until their timeout.
+LATE = timedelta(minutes=5)
 
 
 def dispatch_deadline(source: RunSource, planned_at: datetime | None, now: datetime) -> datetime:
     """Say when a pending run is given up: a schedule must not fire hours late."""
     match source:
         case RunSource.SCHEDULE:
-            return max((planned_at or now) + SCHEDULE, now + FIRST_LOOK)
+            return max((planned_at or now) + SCHEDULE, now + LATE)
         case RunSource.WEBHOOK | RunSource.MANUAL | RunSource.API:
             return now + OTHERS
         case _:

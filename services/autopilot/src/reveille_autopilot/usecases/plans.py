@@ -12,6 +12,7 @@ from uuid import UUID
 
 from reveille_autopilot.domain.gate import Occurrence, Verdict
 from reveille_autopilot.domain.keys import schedule_key
+from reveille_autopilot.domain.outcomes import hands_back_slot
 from reveille_autopilot.domain.states import RunSource, RunState
 from reveille_autopilot.usecases.admit import Admissions, Candidate
 from reveille_autopilot.usecases.dispatch import Dispatcher
@@ -81,6 +82,10 @@ class Plans:
             run = await self._dispatcher.dispatch(run, plan.trace_carrier)
         if run.state is RunState.PENDING:
             return PlanAnswer(PlanVerdict.UNAVAILABLE, message="heartbeat could not be asked")
+        if hands_back_slot(run):
+            # Given up while this call waited. Only whoever asks again makes the clean run, so the
+            # ledger must not take this for the end of it.
+            return PlanAnswer(PlanVerdict.UNAVAILABLE, message="its run was given up; ask again")
         facts = {"run_id": str(run.id), "run_state": run.state.value}
         if run.state is RunState.SKIPPED:
             facts["skipped_reason"] = run.reason or ""
