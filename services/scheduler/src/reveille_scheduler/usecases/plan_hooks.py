@@ -7,7 +7,7 @@ it answers is recorded only for those that nobody changed meanwhile.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
@@ -42,6 +42,14 @@ class AskedBatch:
     job: Job
     asked: tuple[AskedScope, ...]
     request: pb.PlanScopesRequest
+
+
+@dataclass(frozen=True, slots=True)
+class Said:
+    """What an owner said of one scope: nothing, unless it did."""
+
+    plan_times: tuple[datetime, ...] = ()
+    ask_again: datetime | None = None
 
 
 class PlanHooks:
@@ -108,10 +116,10 @@ class PlanHooks:
                 cause=str(error),
             )
             return []
-        return await self._record(batch, {(each.kind, each.id): each for each in answer.plans})
+        return await self._record(batch, _read(answer, batch))
 
     async def _record(
-        self, batch: AskedBatch, plans: Mapping[tuple[str, str], pb.ScopePlan]
+        self, batch: AskedBatch, answers: Mapping[tuple[str, str], Said]
     ) -> list[Claim]:
         began = self._monotonic()
         asked = {each.row_id: each for each in batch.asked}
@@ -121,17 +129,17 @@ class PlanHooks:
             recorded = await executions.recorded(
                 tx,
                 batch.job.name,
-                [(*key, instant) for key, plan in plans.items() for instant in _instants(plan)],
+                [(*key, at) for key, said in answers.items() for at in said.plan_times],
             )
             found: list[tuple[Scope, Occurrence]] = []
             moves: list[Move] = []
             for each in due:
                 planner = Planner(batch.job, each.now)
                 key = (asked[each.row_id].kind, asked[each.row_id].scope_id)
-                plan = plans.get(key, pb.ScopePlan())
+                said = answers.get(key, Said())
                 free = max(0, batch.job.plans_per_scope - each.running)
-                fresh = [at for at in _instants(plan) if (*key, at) not in recorded]
-                planned = planner.plan_hook(each.due, fresh, _ask_again(plan), free)
+                fresh = [at for at in said.plan_times if (*key, at) not in recorded]
+                planned = planner.plan_hook(each.due, fresh, said.ask_again, free)
                 found += [(each.scope, occurrence) for occurrence in planned.occurrences]
                 moves.append(Move(each.row_id, planned.next_plan_at))
             claims = await Recorder(batch.job, self._runner, began).record(tx, found)
@@ -140,9 +148,30 @@ class PlanHooks:
         return claims
 
 
-def _instants(plan: pb.ScopePlan) -> Sequence[datetime]:
-    return [each.ToDatetime(tzinfo=UTC) for each in plan.plan_times]
+def _read(answer: pb.PlanScopesResponse, batch: AskedBatch) -> dict[tuple[str, str], Said]:
+    """Read each asked scope's plan by itself: one that cannot be read says nothing of its scope."""
+    asked = {(each.kind, each.scope_id) for each in batch.asked}
+    answers: dict[tuple[str, str], Said] = {}
+    for plan in answer.plans:
+        if (plan.kind, plan.id) not in asked:
+            continue
+        try:
+            answers[plan.kind, plan.id] = _said(plan)
+        except (ValueError, OverflowError) as error:
+            _log.warning(
+                "What a job's owner planned for a scope cannot be read.",
+                action="hook.unreadable_plan",
+                job=batch.job.name,
+                scope_kind=plan.kind,
+                scope_id=plan.id,
+                cause=str(error),
+            )
+    return answers
 
 
-def _ask_again(plan: pb.ScopePlan) -> datetime | None:
-    return plan.ask_again_time.ToDatetime(tzinfo=UTC) if plan.HasField("ask_again_time") else None
+def _said(plan: pb.ScopePlan) -> Said:
+    again = plan.ask_again_time
+    return Said(
+        tuple(each.ToDatetime(tzinfo=UTC) for each in plan.plan_times),
+        again.ToDatetime(tzinfo=UTC) if plan.HasField("ask_again_time") else None,
+    )
