@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TypeAlias
+from typing import Any, TypeAlias
 from uuid import UUID, uuid4
 
 import asyncpg
 import grpc
+import pytest
 from tests.integration.autopilot.conftest import (
     CREATOR,
     MEMBER,
@@ -28,6 +29,10 @@ from reveille.autopilot.v1 import run_pb2
 from reveille.common.v1 import reason_pb2
 from reveille.events.v1 import event_service_pb2 as event_pb
 from reveille.heartbeat.v1 import squad_pb2, wakeup_pb2
+from reveille_autopilot.domain.models import Autopilot
+from reveille_autopilot.usecases import publish as publishing
+from reveille_autopilot.usecases import system
+from reveille_runtime.db import Tx
 
 Rows: TypeAlias = "asyncpg.Connection[asyncpg.Record]"
 UNBOUND = reason_pb2.REASON_AGENT_RUNTIME_REQUIRED
@@ -62,6 +67,15 @@ def completed(world: World, made: Made) -> event_pb.Event:
     event = world.settled(made, wakeup_pb2.WAKEUP_STATE_COMPLETED)
     made.state = state
     return event
+
+
+def refuse_to_publish(monkeypatch: pytest.MonkeyPatch, refused_rule: rule_pb.Autopilot) -> None:
+    async def publish(tx: Tx, rule: Autopilot, *given: Any, **more: Any) -> Any:
+        if str(rule.id) == refused_rule.autopilot_id:
+            raise RuntimeError("it cannot be published")
+        return await publishing.publish(tx, rule, *given, **more)
+
+    monkeypatch.setattr(system, "publish", publish)
 
 
 async def test_a_deleted_runtime_pauses_what_its_agents_work_for_and_nothing_resumes_by_itself(
@@ -207,3 +221,88 @@ async def test_a_rule_that_cannot_be_judged_holds_nobody_up_and_is_judged_by_a_l
     world.broken = set()
     await keep_up(service, "autopilot_monitor")
     assert (await read(service, stuck)).pause_reason == UNBOUND
+
+
+async def test_rules_that_cannot_be_changed_stop_no_reconcile_nor_the_events_after_it(
+    service: Service,
+    stage: Stage,
+    world: World,
+    workspace_id: UUID,
+    rows: Rows,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    leader = world.add_agent(workspace_id)
+    squads = [world.add_squad(workspace_id, leader) for _ in range(3)]
+    made = [
+        await make_autopilot(service, world, workspace_id, squad_id=str(each)) for each in squads
+    ]
+    # They are looked at in the order of their ids.
+    unread, unpublished, other = sorted(made, key=lambda rule: rule.autopilot_id)
+    working = await make_autopilot(service, world, workspace_id)
+    running = await run_now(service, working.autopilot_id)
+    await service.close()
+    # While nobody hears of it, the squads are archived, and the place in the feed is lost.
+    for squad in squads:
+        world.squads[str(squad)].state = squad_pb2.SQUAD_STATE_ARCHIVED
+    await rows.execute("DELETE FROM cursors")
+    world.broken = {unread.squad_id}
+    refuse_to_publish(monkeypatch, unpublished)
+    again = await stage.start()
+
+    async def handed_over() -> bool:
+        return (await read(again, other)).agent_id == str(leader)
+
+    await until(handed_over, "the leader works for the one that can be changed")
+    await world.emit(completed(world, world.only()))
+    assert (await again.ended(running.run_id)).state == run_pb2.RUN_STATE_COMPLETED
+    for rule in (unread, unpublished):
+        assert (await read(again, rule)).squad_id == rule.squad_id
+    monkeypatch.undo()
+    world.broken = set()
+    await keep_up(again, "autopilot_monitor")
+    for rule in (unread, unpublished):
+        assert (await read(again, rule)).agent_id == str(leader)
+
+
+async def test_a_paused_rule_that_cannot_be_handed_over_keeps_no_other_of_its_squad_from_it(
+    service: Service, world: World, workspace_id: UUID, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    leader = world.add_agent(workspace_id)
+    squad = world.add_squad(workspace_id, leader)
+    made = [
+        await make_autopilot(service, world, workspace_id, squad_id=str(squad)) for _ in range(2)
+    ]
+    for rule in made:
+        await service.as_user(CREATOR).PauseAutopilot(
+            pb.PauseAutopilotRequest(autopilot_id=rule.autopilot_id)
+        )
+    unpublished, other = sorted(made, key=lambda rule: rule.autopilot_id)
+    refuse_to_publish(monkeypatch, unpublished)
+    world.squads[str(squad)].state = squad_pb2.SQUAD_STATE_ARCHIVED
+    await world.emit(world.target_event("squad.archived", workspace_id, squad))
+
+    async def handed_over() -> bool:
+        return (await read(service, other)).agent_id == str(leader)
+
+    await until(handed_over, "the leader works for the one that can be changed")
+    assert (await read(service, unpublished)).squad_id == str(squad)
+
+
+async def test_a_change_that_the_database_interrupted_is_made_by_the_same_event(
+    service: Service, world: World, workspace_id: UUID, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    agent = world.add_agent(workspace_id)
+    rule = await make_autopilot(service, world, workspace_id, agent_id=str(agent))
+    world.refusals = {str(agent): reason_pb2.REASON_TARGET_UNAVAILABLE}
+    pause = system.SystemChanges.pause
+    interruptions = [ConnectionResetError("the database is gone")]
+
+    async def interrupted_once(changes: system.SystemChanges, *given: Any) -> bool:
+        if interruptions:
+            raise interruptions.pop()
+        return await pause(changes, *given)
+
+    monkeypatch.setattr(system.SystemChanges, "pause", interrupted_once)
+    await world.emit(world.target_event("agent.archived", workspace_id, agent))
+    await paused(service, rule)
+    assert not interruptions

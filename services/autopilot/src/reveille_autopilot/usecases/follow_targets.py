@@ -2,7 +2,7 @@
 
 An event only says where to look: what is so now is asked of heartbeat, so that events that come
 twice, late or in another order lead to the same. Nothing is put in force again by any of them.
-A rule about which heartbeat cannot answer holds nobody up: the monitor looks at all of them again.
+A rule that cannot be judged or changed holds nobody up: the monitor looks at all of them again.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ import grpc
 
 from reveille.events.v1 import event_service_pb2 as pb
 from reveille.heartbeat.v1 import squad_pb2
+from reveille_autopilot.domain.gate import Invocable
 from reveille_autopilot.domain.models import Autopilot
 from reveille_autopilot.domain.states import Reason
 from reveille_autopilot.store import autopilots
@@ -28,6 +29,7 @@ from reveille_runtime.db import Database, Tx
 from reveille_runtime.errors import ResourceExhausted, Unavailable
 from reveille_runtime.isolation import isolated
 from reveille_runtime.rpc_errors import from_rpc_error
+from reveille_runtime.sqlstate import is_transient
 from reveille_runtime.validation import NIL
 
 AGENT_ARCHIVED = "agent.archived"
@@ -99,23 +101,27 @@ class TargetFollower:
             if len(rules) < _PAGE:
                 break
         for squad_id in suspects.squads or ():
-            await self._hand_over_paused(squad_id)
+            with _apart("targets.hand_over", squad_id=str(squad_id)):
+                await self._hand_over_paused(squad_id)
 
     async def _judge(self, rules: Sequence[Autopilot]) -> None:
         answers = await self._answers(rules)
         for rule in rules:
             answer = answers.get(_question(rule))
-            if answer is None:
-                continue
-            match answer.reason:
-                case Reason.AGENT_RUNTIME_REQUIRED:
-                    await self._pause(rule, Reason.AGENT_RUNTIME_REQUIRED, answer.message)
-                case Reason.TARGET_UNAVAILABLE:
-                    if not await self._hand_over(rule):
-                        await self._pause(rule, Reason.TARGET_UNAVAILABLE, answer.message)
-                case _:
-                    # It can work, or will again.
-                    continue
+            if answer is not None:
+                with _apart("targets.change", autopilot_id=str(rule.id)):
+                    await self._act(rule, answer)
+
+    async def _act(self, rule: Autopilot, answer: Invocable) -> None:
+        match answer.reason:
+            case Reason.AGENT_RUNTIME_REQUIRED:
+                await self._pause(rule, Reason.AGENT_RUNTIME_REQUIRED, answer.message)
+            case Reason.TARGET_UNAVAILABLE:
+                if not await self._hand_over(rule):
+                    await self._pause(rule, Reason.TARGET_UNAVAILABLE, answer.message)
+            case _:
+                # It can work, or will again.
+                return
 
     async def _answers(self, rules: Sequence[Autopilot]) -> Answers:
         """Ask about all in one call; where that is refused, about each: one may be to blame."""
@@ -156,7 +162,8 @@ class TargetFollower:
         if leader is None:
             return
         for rule in rules:
-            await self._system.retarget(rule.id, squad_id, leader)
+            with _apart("targets.change", autopilot_id=str(rule.id)):
+                await self._system.retarget(rule.id, squad_id, leader)
 
     async def _leader_of_archived(self, squad_id: UUID) -> UUID | None:
         try:
@@ -175,7 +182,7 @@ class TargetFollower:
 @contextlib.contextmanager
 def _apart(step: str, **facts: object) -> Iterator[None]:
     """Keep what goes wrong to where it did, unless it passes: then the look is made again."""
-    away: Unavailable | None = None
+    passing: Exception | None = None
     with isolated(step, **facts):
         try:
             yield
@@ -183,9 +190,13 @@ def _apart(step: str, **facts: object) -> Iterator[None]:
             problem = from_rpc_error(error)
             if not isinstance(problem, Unavailable | ResourceExhausted):
                 raise
-            away = dependency_away("heartbeat", problem)
-    if away is not None:
-        raise away
+            passing = dependency_away("heartbeat", problem)
+        except Exception as error:
+            if not (isinstance(error, Unavailable) or is_transient(error)):
+                raise
+            passing = error
+    if passing is not None:
+        raise passing
 
 
 def _question(rule: Autopilot) -> Question:
