@@ -195,6 +195,35 @@ async def test_a_plan_whose_run_is_given_up_while_it_waits_is_asked_for_again(
     assert clean.state == run_pb2.RUN_STATE_RUNNING
 
 
+async def test_a_dispatch_that_meets_its_key_while_it_is_given_up_does_not_use_the_occurrence_up(
+    service: Service,
+    world: World,
+    autopilot: rule_pb.Autopilot,
+    rows: asyncpg.Connection[asyncpg.Record],
+) -> None:
+    trigger = await make_schedule(service, autopilot.autopilot_id)
+    planned_at = whole_second() - timedelta(hours=2)
+    enqueue = world.before["EnqueueWakeups"] = Gate()
+    calling = asyncio.create_task(run_plan(service, plan(trigger, planned_at)))
+    await enqueue.reached.wait()
+    # The key is cancelled already, and who gives the run up does not know it yet.
+    cancel = world.after["CancelWakeups"] = Gate()
+    service.move_clock(LATE.total_seconds() + 1)
+    sweeping = asyncio.create_task(service.tick("sweep"))
+    await cancel.reached.wait()
+    enqueue.release.set()
+    (unsettled,) = await calling
+    assert unsettled.outcome == plan_pb.PLAN_OUTCOME_UNAVAILABLE
+    cancel.release.set()
+    await sweeping
+    assert await rows.fetchval("SELECT reason FROM runs") == "dispatch_incomplete"
+
+    (done,) = await run_plan(service, plan(trigger, planned_at, attempt=2))
+    clean = await service.run_of(facts_of(done)["run_id"])
+    assert clean.occurrence_key.endswith("#2")
+    assert clean.state == run_pb2.RUN_STATE_RUNNING
+
+
 async def test_a_plan_that_comes_hours_late_outlives_a_call_that_failed(
     service: Service,
     world: World,

@@ -119,6 +119,11 @@ async def request_cancel(tx: Tx, run_id: UUID, user_id: str) -> bool:
     return await tx.fetchval(Q["request_cancel"], run_id, user_id) is not None
 
 
+async def overdue(tx: Tx, ids: Sequence[UUID]) -> set[UUID]:
+    """Find the pending runs whose time is over and that nobody wants cancelled."""
+    return {rows.uuid(row["id"]) for row in await tx.fetch(Q["overdue"], ids)}
+
+
 async def check_all_open(tx: Tx) -> int:
     """Have the sweep compare every open run with what it made; gives how many."""
     return await tx.execute(Q["check_all_open"])

@@ -148,6 +148,13 @@ SET cancel_requested_at = coalesce(cancel_requested_at, clock()),
 WHERE id = $1 AND finished_at IS NULL
 RETURNING id;
 
+-- name: overdue
+-- Those that are given up, or are about to be; it stays so while they are pending. $1 ids
+SELECT id
+FROM runs
+WHERE id = ANY($1::uuid[]) AND state = 'pending' AND cancel_requested_at IS NULL
+    AND dispatch_deadline_at <= (SELECT clock());
+
 -- name: check_all_open
 -- The feed's place was lost: every open run is compared with what it made, pending ones too,
 -- except those that still wait for their body.
