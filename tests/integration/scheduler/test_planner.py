@@ -3,15 +3,30 @@
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
+from typing import Any
 
 import pytest
-from tests.integration.scheduler.conftest import JOB, Owner, Replica, start_at, wish
+from tests.integration.scheduler.conftest import (
+    JOB,
+    Owner,
+    Replica,
+    failed,
+    start_at,
+    succeeded,
+    wish,
+)
 
+from reveille.scheduler.v1 import job_handler_service_pb2 as pb
+from reveille_scheduler.domain.occurrence import Claim
+from reveille_scheduler.domain.rule import Hook
+from reveille_scheduler.domain.states import ExecutionState
 from reveille_scheduler.usecases.plan_due import PlanDue, PlannedBatch
+from reveille_scheduler.usecases.plan_hooks import AskedBatch
 from reveille_scheduler.workers.executor import Executor
-from reveille_scheduler.workers.planner import Planner
+from reveille_scheduler.workers.planner import CROWDED_SECONDS, Planner
 from reveille_testkit.waiting import eventually
 
 NOON = datetime(2030, 6, 1, 12, tzinfo=UTC)
@@ -39,7 +54,13 @@ async def idle(replica: Replica, capacity: int) -> None:
 
 async def test_never_more_is_claimed_than_can_be_executed(replica: Replica, owner: Owner) -> None:
     owner.may_answer.clear()
-    await replica.scopes.put([wish(f"scope-{n}") for n in range(30)])
+    # Enough jobs for every place: one alone is not given the last ones.
+    names = ["tidy", "sweep", "dust", "mop"]
+    for name in names:
+        await replica.jobs.register(replace(JOB, name=name))
+    await replica.scopes.put(
+        [wish(f"scope-{n}", job_name=names[n % len(names)]) for n in range(30)]
+    )
     await start_at(replica, NOON + SECOND)
     loop = planner(replica, capacity=7, batch=5)
     for _ in range(4):
@@ -81,6 +102,72 @@ async def test_every_job_is_first_in_turn(replica: Replica, owner: Owner) -> Non
 
     assert "tidy" in first | {each.job_name for each in await replica.ledger()}
     await replica.executor.stop()
+
+
+async def test_a_job_that_hangs_does_not_keep_another_from_its_turn(
+    replica: Replica, owner: Owner
+) -> None:
+    hanging = asyncio.Event()
+
+    async def answer(request: pb.RunPlansRequest, _: Any) -> pb.RunPlansResponse:
+        if any(plan.job_name == "greedy" for plan in request.plans):
+            await hanging.wait()
+        return pb.RunPlansResponse(results=[succeeded(plan) for plan in request.plans])
+
+    owner.override = answer
+    await replica.jobs.register(replace(JOB, name="greedy"))
+    await replica.scopes.put(
+        [wish(f"scope-{n}", job_name="greedy") for n in range(50)]
+        + [wish("modest", cron="1 12 * * *")]
+    )
+    await start_at(replica, NOON + SECOND)
+    loop = planner(replica, capacity=10, batch=10)
+    for _ in range(10):
+        pause = await loop.step()
+    # It is not asked for without a pause while all its places are taken.
+    assert pause == CROWDED_SECONDS
+    assert [each.job_name for each in await replica.ledger()] == ["greedy"] * 5
+
+    await start_at(replica, NOON + timedelta(minutes=1) + SECOND)
+    await loop.step()
+
+    async def modest() -> list[ExecutionState]:
+        return [each.state for each in await replica.ledger() if each.job_name == "tidy"]
+
+    await eventually(modest, "the other job", until=lambda it: it == [ExecutionState.SUCCESS])
+    await replica.executor.stop()
+
+
+async def test_retries_and_asked_scopes_leave_room_for_another_job(
+    replica: Replica, owner: Owner, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Retries take a job's own places, and so does what its owner has yet to answer."""
+    owner.answer = failed
+    await replica.scopes.put([wish(f"scope-{n}") for n in range(20)])
+    await start_at(replica, NOON + SECOND)
+    await replica.run()
+    owner.may_answer.clear()
+    await replica.jobs.register(replace(JOB, name="asked"))
+    await replica.scopes.put([wish(f"scope-{n}", job_name="asked", rule=Hook()) for n in range(20)])
+    unanswered = asyncio.Event()
+
+    async def ask(_: AskedBatch) -> list[Claim]:
+        await unanswered.wait()
+        return []
+
+    monkeypatch.setattr(replica.plan_hooks, "ask", ask)
+    await start_at(replica, NOON + timedelta(minutes=2))
+    loop = planner(replica, capacity=16, batch=16)
+    for _ in range(5):
+        await loop.step()
+
+    states = Counter(each.state for each in await replica.ledger())
+    # The retries came first and have half, the asked scopes half of the rest; four are left.
+    assert states[ExecutionState.RUNNING] == 8
+    assert replica.executor.free == 4
+    assert replica.executor.room("another") == 2
+    await replica.executor.stop()
+    assert replica.executor.free == 16
 
 
 async def test_what_one_lane_claimed_is_executed_although_another_failed(

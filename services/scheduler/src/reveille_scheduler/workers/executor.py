@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 from collections.abc import Coroutine, Iterable
+from functools import partial
 from typing import Any
 
 from reveille_runtime.lifecycle import TaskScope
@@ -21,21 +23,50 @@ class Executor:
         self._capacity = capacity
         self._grace = grace
         self._scope = TaskScope("hand over")
+        # What each job takes up now; a job without any has no entry.
+        self._held: Counter[str] = Counter()
         self._stopped = asyncio.Event()
 
     @property
     def free(self) -> int:
         """How many claims can be taken up now."""
-        return max(0, self._capacity - len(self._scope))
+        return max(0, self._capacity - self._held.total())
+
+    def room(self, job_name: str) -> int:
+        """How many more claims of a job can be taken up now.
+
+        A job holds at most half of what the others leave it, so that one whose handler hangs
+        never keeps the others from their turn; the last place goes to a job that holds none.
+        """
+        own, free = self._held[job_name], self.free
+        least = min(1, free) if own == 0 else 0
+        return max(least, (free + own) // 2 - own)
 
     def start(self, claims: Iterable[Claim]) -> None:
         """Execute claims in the background."""
         for claim in claims:
-            self._scope.spawn(self._hand_over(claim), str(claim.id))
+            self._spawn(self._hand_over(claim), str(claim.id), claim.job_name, 1)
 
-    def run_aside(self, work: Coroutine[Any, Any, None], name: str) -> None:
-        """Run something else that must not hold up planning; it ends with the attempts."""
-        self._scope.spawn(work, name)
+    def run_aside(
+        self, work: Coroutine[Any, Any, None], name: str, job_name: str, places: int
+    ) -> None:
+        """Run something else that must not hold up planning; it ends with the attempts.
+
+        It keeps as many of the job's places as claims may come of it.
+        """
+        self._spawn(work, name, job_name, places)
+
+    def _spawn(
+        self, work: Coroutine[Any, Any, None], name: str, job_name: str, places: int
+    ) -> None:
+        self._held[job_name] += places
+        # By a callback: a task that is cancelled before it begins runs no line of its own.
+        self._scope.spawn(work, name).add_done_callback(partial(self._leave, job_name, places))
+
+    def _leave(self, job_name: str, places: int, _: asyncio.Task[Any]) -> None:
+        self._held[job_name] -= places
+        if not self._held[job_name]:
+            del self._held[job_name]
 
     async def run(self) -> None:
         """Live until stopped."""

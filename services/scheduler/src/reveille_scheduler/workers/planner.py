@@ -14,6 +14,9 @@ from reveille_scheduler.workers.executor import Executor
 
 # Batches of one job in a row, before the other jobs have their turn.
 ROUNDS = 5
+# Until a job that has all its places taken is looked at again: short, for a busy job's places are
+# free again soon, yet nothing beside what a hanging one costs.
+CROWDED_SECONDS = 0.1
 
 
 class Planner:
@@ -44,35 +47,40 @@ class Planner:
         due = await self._due_jobs()
         if not due:
             return None
-        # Each job is first in turn, so that none takes the whole capacity for itself.
+        # Each job is first in turn, so that none has the first choice of places every time.
         self._turn += 1
         first = self._turn % len(due)
-        more = False
-        for job in due[first:] + due[:first]:
-            more = await self._one(job) or more
-        return 0 if more and self._executor.free else None
+        pauses = [await self._one(job) for job in due[first:] + due[:first]]
+        return min((each for each in pauses if each is not None), default=None)
 
-    async def _one(self, job: DueJob) -> bool:
-        more = False
+    async def _one(self, job: DueJob) -> float | None:
+        """Plan a job; gives the pause until more of it can be claimed, None without more."""
+        pauses: list[float | None] = []
         # Older promises first: a retry is due longer than anything new.
-        if job.retries and (limit := self._limit):
-            retries = await self._claim_retries(job.name, limit)
-            self._executor.start(retries.claims)
-            more = retries.more
+        if job.retries:
+            pauses.append(await self._retry(job.name))
         if job.plans:
-            more = await self._plan(job.name) or more
-        if job.hooks and (limit := self._limit):
-            asked = await self._plan_hooks.take(job.name, limit)
-            if asked is not None:
-                self._executor.run_aside(self._ask(asked), f"plans of {job.name}")
-        return more
+            pauses.append(await self._plan(job.name))
+        if job.hooks:
+            pauses.append(await self._take_hooks(job.name))
+        return min((each for each in pauses if each is not None), default=None)
 
-    async def _plan(self, job_name: str) -> bool:
+    async def _retry(self, job_name: str) -> float | None:
+        limit = self._limit(job_name)
+        if limit == 0:
+            return CROWDED_SECONDS
+        retries = await self._claim_retries(job_name, limit)
+        self._executor.start(retries.claims)
+        return 0 if retries.more else None
+
+    async def _plan(self, job_name: str) -> float | None:
         lanes = self._lanes[:1]
         for _ in range(ROUNDS):
-            limit = min(self._batch, self._executor.free // len(lanes))
-            if limit == 0:
-                return True
+            room = self._executor.room(job_name)
+            if room == 0:
+                return CROWDED_SECONDS
+            lanes = lanes[:room]
+            limit = min(self._batch, room // len(lanes))
             batches = await asyncio.gather(
                 *(lane(job_name, limit) for lane in lanes), return_exceptions=True
             )
@@ -84,14 +92,24 @@ class Planner:
                 if isinstance(failure, BaseException):
                     raise failure
             if not any(batch.more for batch in planned):
-                return False
+                return None
             lanes = self._lanes
-        return True
+        return 0
+
+    async def _take_hooks(self, job_name: str) -> float | None:
+        limit = self._limit(job_name)
+        if limit == 0:
+            return CROWDED_SECONDS
+        asked = await self._plan_hooks.take(job_name, limit)
+        if asked is not None:
+            self._executor.run_aside(
+                self._ask(asked), f"plans of {job_name}", job_name, len(asked.asked)
+            )
+        return None
 
     async def _ask(self, asked: AskedBatch) -> None:
         claims: list[Claim] = await self._plan_hooks.ask(asked)
         self._executor.start(claims)
 
-    @property
-    def _limit(self) -> int:
-        return min(self._batch, self._executor.free)
+    def _limit(self, job_name: str) -> int:
+        return min(self._batch, self._executor.room(job_name))
