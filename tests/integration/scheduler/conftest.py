@@ -80,6 +80,7 @@ class Owner(JobHandlerServiceServicer):
     may_answer: asyncio.Event = field(default_factory=asyncio.Event)
     plan: Callable[[pb.HookScope], pb.ScopePlan | None] = lambda _: None
     questions: list[pb.HookScope] = field(default_factory=list)
+    hook: Callable[[pb.PlanScopesRequest, Any], Awaitable[None]] | None = None
     override: Callable[[pb.RunPlansRequest, Any], Awaitable[pb.RunPlansResponse]] | None = None
 
     async def RunPlans(self, request: pb.RunPlansRequest, context: Any) -> pb.RunPlansResponse:
@@ -94,6 +95,8 @@ class Owner(JobHandlerServiceServicer):
         self, request: pb.PlanScopesRequest, context: Any
     ) -> pb.PlanScopesResponse:
         self.questions.extend(request.scopes)
+        if self.hook is not None:
+            await self.hook(request, context)
         plans = [self.plan(scope) for scope in request.scopes]
         return pb.PlanScopesResponse(plans=[plan for plan in plans if plan is not None])
 

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
+from typing import Any
 
+import grpc
 import pytest
 from google.protobuf import timestamp_pb2
 from tests.integration.scheduler.conftest import Owner, Replica, start_at, wish
@@ -12,6 +14,7 @@ from reveille.scheduler.v1 import job_handler_service_pb2 as pb
 from reveille_runtime.validation import to_timestamp
 from reveille_scheduler.domain.rule import Hook
 from reveille_scheduler.domain.states import ExecutionState
+from reveille_scheduler.usecases.plan_hooks import PUT_ASIDE
 
 NOON = datetime(2030, 6, 1, 12, tzinfo=UTC)
 SECOND = timedelta(seconds=1)
@@ -73,3 +76,80 @@ async def test_an_owner_that_speaks_of_what_it_was_not_asked_is_not_heard(
     await replica.run()
 
     assert await states(replica) == {"good": ExecutionState.SUCCESS}
+
+
+@pytest.mark.parametrize(
+    "code", [grpc.StatusCode.INTERNAL, grpc.StatusCode.DEADLINE_EXCEEDED], ids=["bug", "hangs"]
+)
+async def test_a_scope_that_spoils_its_owners_answer_is_left_out_alone(
+    replica: Replica, owner: Owner, code: grpc.StatusCode
+) -> None:
+    told: dict[int, float] = {}
+
+    async def spoil(request: pb.PlanScopesRequest, context: Any) -> None:
+        told[len(request.scopes)] = context.time_remaining()
+        if any(scope.id == "bad" for scope in request.scopes):
+            await context.abort(code, "oh")
+
+    owner.plan = planned
+    owner.hook = spoil
+    names = [f"scope-{n}" for n in range(9)]
+    await due(replica, *names, "bad")
+    await replica.run()
+
+    assert await states(replica) == dict.fromkeys(names, ExecutionState.SUCCESS)
+    # What is asked in halves has half the time, so that it ends before it may be asked again.
+    assert told[10] < 11
+    assert told[5] < 6
+    assert told[1] < 3
+    # Only what was not answered is asked again.
+    owner.hook = None
+    owner.questions.clear()
+    await start_at(replica, NOON + timedelta(seconds=50))
+    await replica.run()
+    assert [scope.id for scope in owner.questions] == ["bad"]
+    assert (await states(replica))["bad"] is ExecutionState.SUCCESS
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        grpc.StatusCode.UNAVAILABLE,
+        grpc.StatusCode.RESOURCE_EXHAUSTED,
+        grpc.StatusCode.PERMISSION_DENIED,
+        grpc.StatusCode.UNIMPLEMENTED,
+    ],
+    ids=["away", "busy", "closed", "not made for it"],
+)
+async def test_an_owner_that_answers_for_no_scope_is_not_asked_half_by_half(
+    replica: Replica, owner: Owner, code: grpc.StatusCode
+) -> None:
+    sizes: set[int] = set()
+
+    async def refuse(request: pb.PlanScopesRequest, context: Any) -> None:
+        sizes.add(len(request.scopes))
+        await context.abort(code, "no")
+
+    owner.hook = refuse
+    await due(replica, "one", "two")
+    await replica.run()
+
+    assert sizes == {2}
+    assert await replica.ledger() == []
+
+
+async def test_a_question_is_not_divided_for_longer_than_its_scopes_are_put_aside(
+    replica: Replica, owner: Owner
+) -> None:
+    sizes: list[int] = []
+
+    async def dawdle(request: pb.PlanScopesRequest, context: Any) -> None:
+        sizes.append(len(request.scopes))
+        replica.elapsed += PUT_ASIDE.total_seconds()
+        await context.abort(grpc.StatusCode.INTERNAL, "oh")
+
+    owner.hook = dawdle
+    await due(replica, "one", "two")
+    await replica.run()
+
+    assert sizes == [2]

@@ -6,6 +6,7 @@ it answers is recorded only for those that nobody changed meanwhile.
 
 from __future__ import annotations
 
+import asyncio
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -16,7 +17,13 @@ from reveille.scheduler.v1 import job_handler_service_pb2 as pb
 from reveille_runtime import logs
 from reveille_runtime.crash import crash_point
 from reveille_runtime.db import Database
-from reveille_runtime.errors import DomainError
+from reveille_runtime.errors import (
+    DomainError,
+    PermissionDenied,
+    ResourceExhausted,
+    Unauthenticated,
+    Unavailable,
+)
 from reveille_runtime.rpc_errors import as_domain_errors
 from reveille_runtime.validation import to_timestamp
 from reveille_scheduler import crash_points
@@ -32,6 +39,12 @@ from reveille_scheduler.usecases.recording import Recorder
 # How long an owner may think; another replica asks only after longer than that.
 PATIENCE_SECONDS = 10.0
 PUT_ASIDE = timedelta(seconds=30)
+# A divided question has half the patience, down to this, and none is begun after so long: all is
+# over before the scopes can be taken again.
+LEAST_PATIENCE_SECONDS = 1.0
+DIVIDED_FOR_SECONDS = 24.0
+# Questions of one batch that may be at its owner at once.
+MOST_CALLS = 8
 _log = logs.get_logger(__name__)
 
 
@@ -50,6 +63,10 @@ class Said:
 
     plan_times: tuple[datetime, ...] = ()
     ask_again: datetime | None = None
+
+
+# By kind and id, those that the owner was asked about in a call that it answered.
+Answers = dict[tuple[str, str], Said]
 
 
 class PlanHooks:
@@ -94,7 +111,7 @@ class PlanHooks:
         return AskedBatch(job, tuple(asked), request)
 
     async def ask(self, batch: AskedBatch) -> list[Claim]:
-        """Ask the owner and record what is due; a failed call leaves the scopes put aside."""
+        """Ask the owner and record what is due; what it does not answer for stays put aside."""
         handler = self._handlers.get(batch.job.handler)
         if handler is None:
             _log.warning(
@@ -104,27 +121,46 @@ class PlanHooks:
                 handler=batch.job.handler,
             )
             return []
-        try:
-            with as_domain_errors():
-                answer = await handler.stub.PlanScopes(batch.request, timeout=PATIENCE_SECONDS)
-        except DomainError as error:
+        until = self._monotonic() + DIVIDED_FOR_SECONDS
+        calls = asyncio.Semaphore(MOST_CALLS)
+        causes: list[str] = []
+
+        async def answers(request: pb.PlanScopesRequest, patience: float) -> Answers:
+            """Ask, and ask half by half when one scope may have spoiled the answer for all."""
+            try:
+                async with calls:
+                    if self._monotonic() >= until:
+                        return {}
+                    with as_domain_errors():
+                        answer = await handler.stub.PlanScopes(request, timeout=patience)
+                return _read(answer, request)
+            except Exception as error:  # noqa: BLE001 - an answer nobody can read is the owner's
+                causes.append(str(error))
+                if len(request.scopes) == 1 or not _divisible(error):
+                    return {}
+            shorter = max(patience / 2, LEAST_PATIENCE_SECONDS)
+            halves = await asyncio.gather(*(answers(half, shorter) for half in _halves(request)))
+            return halves[0] | halves[1]
+
+        found = await answers(batch.request, PATIENCE_SECONDS)
+        silent = [each for each in batch.asked if (each.kind, each.scope_id) not in found]
+        if silent:
             _log.warning(
                 "A job's owner did not say what is due; it will be asked again.",
                 action="hook.not_planned",
                 job=batch.job.name,
-                scopes=len(batch.asked),
-                cause=str(error),
+                scopes=len(silent),
+                scope_kind=silent[0].kind,
+                scope_id=silent[0].scope_id,
+                cause=causes[-1],
             )
-            return []
-        return await self._record(batch, _read(answer, batch))
+        return await self._record(batch, found) if found else []
 
-    async def _record(
-        self, batch: AskedBatch, answers: Mapping[tuple[str, str], Said]
-    ) -> list[Claim]:
+    async def _record(self, batch: AskedBatch, answers: Answers) -> list[Claim]:
         began = self._monotonic()
-        asked = {each.row_id: each for each in batch.asked}
+        asked = {each.row_id: each for each in batch.asked if (each.kind, each.scope_id) in answers}
         async with self._database.transaction() as tx:
-            locked = await scopes.lock_asked(tx, batch.asked)
+            locked = await scopes.lock_asked(tx, list(asked.values()))
             due = await scopes.read_due(tx, locked)
             recorded = await executions.recorded(
                 tx,
@@ -136,7 +172,7 @@ class PlanHooks:
             for each in due:
                 planner = Planner(batch.job, each.now)
                 key = (asked[each.row_id].kind, asked[each.row_id].scope_id)
-                said = answers.get(key, Said())
+                said = answers[key]
                 free = max(0, batch.job.plans_per_scope - each.running)
                 fresh = [at for at in said.plan_times if (*key, at) not in recorded]
                 planned = planner.plan_hook(each.due, fresh, said.ask_again, free)
@@ -148,12 +184,28 @@ class PlanHooks:
         return claims
 
 
-def _read(answer: pb.PlanScopesResponse, batch: AskedBatch) -> dict[tuple[str, str], Said]:
+def _divisible(error: Exception) -> bool:
+    """Tell whether one scope can be to blame: who is away, busy or closed to us is so for all."""
+    if isinstance(error, Unavailable):
+        return error.reason == "DEADLINE_EXCEEDED"
+    if isinstance(error, DomainError) and error.reason == "UNIMPLEMENTED":
+        return False
+    return not isinstance(error, ResourceExhausted | PermissionDenied | Unauthenticated)
+
+
+def _halves(request: pb.PlanScopesRequest) -> list[pb.PlanScopesRequest]:
+    middle = len(request.scopes) // 2
+    return [
+        pb.PlanScopesRequest(job_name=request.job_name, now=request.now, scopes=half)
+        for half in (request.scopes[:middle], request.scopes[middle:])
+    ]
+
+
+def _read(answer: pb.PlanScopesResponse, request: pb.PlanScopesRequest) -> Answers:
     """Read each asked scope's plan by itself: one that cannot be read says nothing of its scope."""
-    asked = {(each.kind, each.scope_id) for each in batch.asked}
-    answers: dict[tuple[str, str], Said] = {}
+    answers = {(each.kind, each.id): Said() for each in request.scopes}
     for plan in answer.plans:
-        if (plan.kind, plan.id) not in asked:
+        if (plan.kind, plan.id) not in answers:
             continue
         try:
             answers[plan.kind, plan.id] = _said(plan)
@@ -161,7 +213,7 @@ def _read(answer: pb.PlanScopesResponse, batch: AskedBatch) -> dict[tuple[str, s
             _log.warning(
                 "What a job's owner planned for a scope cannot be read.",
                 action="hook.unreadable_plan",
-                job=batch.job.name,
+                job=request.job_name,
                 scope_kind=plan.kind,
                 scope_id=plan.id,
                 cause=str(error),
