@@ -10,8 +10,7 @@ from uuid import UUID
 import asyncpg
 import grpc
 import pytest
-from google.protobuf import descriptor_pb2, descriptor_pool, duration_pb2
-from google.rpc import error_details_pb2, status_pb2
+from google.protobuf import descriptor_pb2, descriptor_pool
 from structlog.testing import capture_logs
 
 from reveille.heartbeat.v1 import agent_pb2, agent_pb2_grpc
@@ -338,23 +337,3 @@ def test_an_error_without_details_keeps_its_status() -> None:
     assert isinstance(from_rpc_error(bare), Unavailable)
     assert from_rpc_error(bare).reason == "UNAVAILABLE"
     assert isinstance(from_rpc_error(broken), Aborted)
-
-
-def test_details_that_cannot_be_read_leave_the_error_and_the_other_details() -> None:
-    status = status_pb2.Status()
-    status.details.add().Pack(
-        error_details_pb2.RetryInfo(retry_delay=duration_pb2.Duration(seconds=10**15))
-    )
-    status.details.add(type_url="type.googleapis.com/google.rpc.BadRequest", value=b"\xff")
-    status.details.add().Pack(error_details_pb2.ErrorInfo(reason="OVERLOADED"))
-    received = from_rpc_error(
-        grpc.aio.AioRpcError(
-            grpc.StatusCode.RESOURCE_EXHAUSTED,
-            trailing_metadata=grpc.aio.Metadata(
-                ("grpc-status-details-bin", status.SerializeToString())
-            ),
-        )
-    )
-
-    assert isinstance(received, ResourceExhausted)
-    assert (received.reason, received.retry_after) == ("OVERLOADED", None)

@@ -206,27 +206,6 @@ async def test_an_owners_list_is_cut_from_the_front_and_never_reaches_into_the_f
     assert asked.next_plan_at < NOON + 2 * MINUTE
 
 
-@pytest.mark.parametrize("before", [False, True], ids=["recorded", "before it counts"])
-@pytest.mark.parametrize("most", [0, 1], ids=["no cap", "cap"])
-async def test_a_plan_that_changes_nothing_does_not_stand_before_the_next(
-    replica: Replica, owner: Owner, most: int, before: bool
-) -> None:
-    """The owner says the same again and again, whatever it is told of the newest plan."""
-    await replica.jobs.register(replace(JOB, max_plans_per_tick=most))
-    done = NOON - MINUTE
-    owner.plan = lambda scope: hook_plan(scope, done, NOON, again=NOON + 5 * MINUTE)
-    await replica.scopes.put([wish(rule=Hook(), since=done if before else NOON - 2 * MINUTE)])
-    for seconds in (1, 60):
-        await start_at(replica, NOON + seconds * SECOND)
-        await replica.run()
-
-    plans = [plan.plan_time.ToDatetime(tzinfo=UTC) for plan in owner.plans]
-    assert plans == ([NOON] if before else [done, NOON])
-    assert {each.state for each in await replica.ledger()} == {ExecutionState.SUCCESS}
-    (asked,) = await replica.scopes.page("tidy", None, 10)
-    assert asked.next_plan_at == NOON + 5 * MINUTE
-
-
 async def test_an_owner_that_names_nothing_leaves_no_row(replica: Replica, owner: Owner) -> None:
     await replica.scopes.put([wish(rule=Hook())])
     await start_at(replica, NOON + SECOND)

@@ -2,30 +2,35 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import grpc
 import pytest
 from google.protobuf import timestamp_pb2
-from tests.integration.scheduler.conftest import Owner, Replica, start_at, wish
+from tests.integration.scheduler.conftest import JOB, Owner, Replica, start_at, wish
 
 from reveille.scheduler.v1 import job_handler_service_pb2 as pb
-from reveille_runtime.validation import to_timestamp
 from reveille_scheduler.domain.rule import Hook
 from reveille_scheduler.domain.states import ExecutionState
 from reveille_scheduler.usecases.plan_hooks import PUT_ASIDE
 
 NOON = datetime(2030, 6, 1, 12, tzinfo=UTC)
 SECOND = timedelta(seconds=1)
+MINUTE = timedelta(minutes=1)
 # The year 33658: a protocol buffer can carry it, no calendar can.
 NEVER = timestamp_pb2.Timestamp(seconds=10**12)
 
 
+def stamp(moment: datetime) -> timestamp_pb2.Timestamp:
+    made = timestamp_pb2.Timestamp()
+    made.FromDatetime(moment)
+    return made
+
+
 def planned(scope: pb.HookScope) -> pb.ScopePlan:
-    noon = to_timestamp(NOON)
-    assert noon is not None
-    return pb.ScopePlan(kind=scope.kind, id=scope.id, plan_times=[noon])
+    return pb.ScopePlan(kind=scope.kind, id=scope.id, plan_times=[stamp(NOON)])
 
 
 async def due(replica: Replica, *names: str) -> None:
@@ -58,7 +63,7 @@ async def test_a_plan_that_cannot_be_read_leaves_the_other_scopes_theirs(
 
     # It said nothing that counts, so it is asked again like one that said nothing.
     owner.plan = planned
-    await start_at(replica, NOON + 2 * timedelta(minutes=1))
+    await start_at(replica, NOON + 2 * MINUTE)
     await replica.run()
     assert (await states(replica))["bad"] is ExecutionState.SUCCESS
 
@@ -153,3 +158,28 @@ async def test_a_question_is_not_divided_for_longer_than_its_scopes_are_put_asid
     await replica.run()
 
     assert sizes == [2]
+
+
+@pytest.mark.parametrize("before", [False, True], ids=["recorded", "before it counts"])
+@pytest.mark.parametrize("most", [0, 1], ids=["no cap", "cap"])
+async def test_a_plan_that_changes_nothing_does_not_stand_before_the_next(
+    replica: Replica, owner: Owner, most: int, before: bool
+) -> None:
+    """The owner says the same again and again, whatever it is told of the newest plan."""
+    await replica.jobs.register(replace(JOB, max_plans_per_tick=most))
+    done = NOON - MINUTE
+    plan_times = [stamp(done), stamp(NOON)]
+    again = stamp(NOON + 5 * MINUTE)
+    owner.plan = lambda scope: pb.ScopePlan(
+        kind=scope.kind, id=scope.id, plan_times=plan_times, ask_again_time=again
+    )
+    await replica.scopes.put([wish(rule=Hook(), since=done if before else NOON - 2 * MINUTE)])
+    for seconds in (1, 60):
+        await start_at(replica, NOON + seconds * SECOND)
+        await replica.run()
+
+    plans = [plan.plan_time.ToDatetime(tzinfo=UTC) for plan in owner.plans]
+    assert plans == ([NOON] if before else [done, NOON])
+    assert {each.state for each in await replica.ledger()} == {ExecutionState.SUCCESS}
+    (asked,) = await replica.scopes.page("tidy", None, 10)
+    assert asked.next_plan_at == NOON + 5 * MINUTE
