@@ -27,8 +27,10 @@ from reveille_runtime.batcher import Batcher
 from reveille_runtime.db import Database
 from reveille_runtime.explain import ExplainServicer
 from reveille_runtime.lease import ExpiryWitness, LeaseKeeper
+from reveille_scheduler.domain.calendar import Calendar
 from reveille_scheduler.domain.job import CatchUp, Job
 from reveille_scheduler.domain.occurrence import Claim, Execution
+from reveille_scheduler.domain.planning import DueScope, Planner
 from reveille_scheduler.domain.rule import CronRule, Rule
 from reveille_scheduler.domain.scope import ScopeWish
 from reveille_scheduler.rpc.servicer import SchedulerServicer
@@ -229,6 +231,18 @@ def stub(api: RpcRig) -> SchedulerServiceAsyncStub:
 @pytest.fixture
 def spans(rig: RpcRig) -> SpanLog:
     return rig.spans
+
+
+def break_rule(monkeypatch: pytest.MonkeyPatch, cron: str) -> None:
+    """Make the planning of scopes with one expression fail as no rule should."""
+    sound = Planner.calendar
+
+    def calendar(planner: Planner, scope: DueScope) -> Calendar:
+        if isinstance(scope.rule, CronRule) and scope.rule.cron == cron:
+            raise OverflowError("date value out of range")
+        return sound(planner, scope)
+
+    monkeypatch.setattr(Planner, "calendar", calendar)
 
 
 async def start_at(replica: Replica, moment: datetime) -> None:

@@ -13,6 +13,7 @@ from tests.integration.scheduler.conftest import (
     JOB,
     Owner,
     Replica,
+    break_rule,
     failed,
     start_at,
     succeeded,
@@ -42,6 +43,7 @@ def planner(replica: Replica, capacity: int, batch: int, lanes: int = 2) -> Plan
         replica.plan_hooks,
         replica.executor,
         batch,
+        replica.clock,
     )
 
 
@@ -168,6 +170,57 @@ async def test_retries_and_asked_scopes_leave_room_for_another_job(
     assert replica.executor.room("another") == 2
     await replica.executor.stop()
     assert replica.executor.free == 16
+
+
+async def test_a_scope_whose_planning_fails_stops_no_other(
+    replica: Replica, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await replica.scopes.put([wish("bad", cron="0 12 1 * *"), wish("good")])
+    await start_at(replica, NOON + SECOND)
+    break_rule(monkeypatch, "0 12 1 * *")
+    await replica.run()
+
+    assert (await replica.one()).scope_id == "good"
+    scopes = {each.id: each for each in await replica.scopes.page("tidy", None, 9)}
+    assert scopes["bad"].next_plan_at is None
+    assert scopes["bad"].plan_error == "OverflowError: date value out of range"
+
+
+async def test_a_job_whose_planning_fails_stops_no_other(
+    replica: Replica, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await replica.jobs.register(replace(JOB, name="broken"))
+    await replica.scopes.put([wish("a", job_name="broken"), wish("b")])
+    await start_at(replica, NOON + SECOND)
+    loop = planner(replica, capacity=100, batch=5, lanes=1)
+    (lane,) = loop._lanes
+    tried: list[str] = []
+
+    class Partly:
+        async def __call__(self, job_name: str, limit: int) -> PlannedBatch:
+            tried.append(job_name)
+            if job_name == "broken":
+                raise ZeroDivisionError
+            return await lane(job_name, limit)
+
+    monkeypatch.setattr(loop, "_lanes", (Partly(),))
+    # Twice, so that each of the two was the first in turn.
+    await loop.step()
+    await replica.scopes.put([wish("c")])
+    await loop.step()
+    await idle(replica, 100)
+    assert {each.scope_id for each in await replica.ledger()} == {"b", "c"}
+    # It is left out for a while, then tried again.
+    assert tried.count("broken") == 1
+    replica.elapsed += 1
+    await loop.step()
+    assert tried.count("broken") == 2
+
+    monkeypatch.setattr(loop, "_lanes", (lane,))
+    replica.elapsed += 1
+    await loop.step()
+    await idle(replica, 100)
+    assert {each.scope_id for each in await replica.ledger()} == {"a", "b", "c"}
 
 
 async def test_what_one_lane_claimed_is_executed_although_another_failed(

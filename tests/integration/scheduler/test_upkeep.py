@@ -7,15 +7,24 @@ from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
 import pytest
-from tests.integration.scheduler.conftest import JOB, Owner, Replica, start_at, wish
+from tests.integration.scheduler.conftest import (
+    JOB,
+    Owner,
+    Replica,
+    break_rule,
+    start_at,
+    wish,
+)
 
 from reveille_runtime.db import Tx
 from reveille_runtime.stretches import PATIENCE_SECONDS
-from reveille_scheduler.domain.rule import Hook
+from reveille_scheduler.domain.calendar import LAST
+from reveille_scheduler.domain.rule import Hook, Once
 from reveille_scheduler.domain.scope import ScopeDeletion
 from reveille_scheduler.store import scopes as store
 from reveille_scheduler.store.scopes import LockedScope, Move
 from reveille_scheduler.usecases.check_scopes import CheckScopes
+from reveille_scheduler.usecases.preview import Place, Preview
 from reveille_scheduler.usecases.retention import Retention
 from reveille_testkit.database import TestDatabase
 
@@ -146,6 +155,35 @@ async def test_a_rule_that_became_unreadable_is_said_to_be(
     assert scopes["bad"].next_plan_at is None
     assert "@reboot" in scopes["bad"].plan_error
     assert scopes["good"].next_plan_at == NOON
+
+
+async def test_a_failure_over_one_scope_does_not_end_the_walk(
+    replica: Replica, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await replica.scopes.put([wish("bad", cron="7 7 * * *"), wish("good")])
+    await replica.jobs.register(replace(JOB, schedule_delay=timedelta(hours=1)))
+    break_rule(monkeypatch, "7 7 * * *")
+    assert await CheckScopes(replica.database)() is None
+
+    scopes = {each.id: each for each in await replica.scopes.page("tidy", None, 9)}
+    assert scopes["bad"].next_plan_at is None
+    assert scopes["bad"].plan_error == "OverflowError: date value out of range"
+    assert scopes["good"].next_plan_at == NOON + timedelta(hours=1)
+
+
+async def test_an_instant_at_the_end_of_time_may_have_a_delay(replica: Replica) -> None:
+    end = datetime(9999, 12, 31, 23, 59, 59, tzinfo=UTC)
+    await replica.scopes.put([wish("early", rule=Once(end)), wish("good")])
+    await replica.jobs.register(replace(JOB, schedule_delay=timedelta(minutes=1)))
+    assert await CheckScopes(replica.database)() is None
+    await replica.scopes.put([wish("late", rule=Once(end))])
+    preview = await Preview(replica.database)(None, Place("tidy", "folder", "late"), NOON, 1)
+
+    scopes = {each.id: each for each in await replica.scopes.page("tidy", None, 9)}
+    assert {scopes[name].next_plan_at for name in ("early", "late")} == {LAST}
+    assert preview.times == ((end, LAST),)
+    assert scopes["good"].next_plan_at == NOON + timedelta(minutes=1)
+    assert not any(each.plan_error for each in scopes.values())
 
 
 @pytest.mark.parametrize("moved_by", ["planning", "an edit"])

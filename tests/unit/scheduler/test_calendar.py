@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from reveille_scheduler.domain.calendar import Calendar, seed_of, share
+from reveille_scheduler.domain.calendar import LAST, Calendar, seed_of, share
 from reveille_scheduler.domain.rule import Cadence, CronRule, Once, timeline
 
 NOON = datetime(2026, 6, 1, 12, tzinfo=UTC)
@@ -53,6 +54,16 @@ def test_the_only_occurrence_may_use_all_of_the_jitter() -> None:
 
     assert NOON <= calendar.due(NOON) < NOON + timedelta(hours=1)
     assert calendar.next_due(NOON - MINUTE) == calendar.due(NOON)
+
+
+@pytest.mark.parametrize("jitter", [timedelta(0), timedelta(hours=1)])
+def test_no_delay_leads_beyond_the_end_of_time(jitter: timedelta) -> None:
+    end = datetime(9999, 12, 31, 23, 59, 59, tzinfo=UTC)
+    calendar = Calendar(timeline(Once(end)), MINUTE, jitter, "seed")
+
+    assert calendar.next_due(NOON) == LAST
+    assert calendar.newest_due(NOON) is None
+    assert Calendar(timeline(Once(end - MINUTE)), MINUTE).next_due(NOON) == end
 
 
 @given(

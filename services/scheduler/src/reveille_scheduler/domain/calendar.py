@@ -8,11 +8,14 @@ from __future__ import annotations
 
 import hashlib
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 
 from reveille_scheduler.domain.rule import Timeline
 
 _NONE = timedelta(0)
+# Where time ends: no delay moves an occurrence beyond it. The driver takes the very last
+# microsecond for infinity, which comes back without a zone.
+LAST = datetime.max.replace(microsecond=999_998, tzinfo=UTC)
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,14 +29,13 @@ class Calendar:
 
     def due(self, plan_time: datetime) -> datetime:
         """Say when an occurrence is handed over at the earliest."""
-        due = plan_time + self.delay
         if not self.jitter:
-            return due
+            return _later(plan_time, self.delay)
         spread = self.jitter
         following = self.line.next(plan_time)
         if following is not None:
             spread = min(spread, following - plan_time)
-        return due + spread * share(self.seed, plan_time)
+        return _later(plan_time, self.delay + spread * share(self.seed, plan_time))
 
     def newest_due(self, now: datetime) -> datetime | None:
         """Return the newest occurrence that is due, found walking backwards."""
@@ -47,6 +49,10 @@ class Calendar:
         """Return when the first occurrence after a planned instant is due."""
         following = self.line.next(after)
         return None if following is None else self.due(following)
+
+
+def _later(moment: datetime, by: timedelta) -> datetime:
+    return moment + by if by < LAST - moment else LAST
 
 
 def share(seed: str, plan_time: datetime) -> float:

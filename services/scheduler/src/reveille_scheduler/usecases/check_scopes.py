@@ -6,7 +6,6 @@ rule that an older release could not read make it wrong; this walks all scopes, 
 
 from __future__ import annotations
 
-from reveille_cron import CronError
 from reveille_runtime import logs
 from reveille_runtime.db import Database
 from reveille_runtime.validation import NIL
@@ -15,6 +14,7 @@ from reveille_scheduler.domain.planning import Planner
 from reveille_scheduler.domain.rule import Hook
 from reveille_scheduler.store import jobs, scopes
 from reveille_scheduler.store.scopes import LockedScope, Move
+from reveille_scheduler.usecases.unplannable import why_not
 
 STRETCH = 200
 _log = logs.get_logger(__name__)
@@ -55,12 +55,11 @@ class CheckScopes:
 def _move(seen: LockedScope, job: Job) -> Move | None:
     """Derive the hint anew; None when it is right."""
     try:
-        calendar = Planner(job, seen.now).calendar(seen.due)
-    except CronError as error:
+        due = Planner(job, seen.now).calendar(seen.due).next_due(seen.due.since)
+    except Exception as error:  # noqa: BLE001 (one scope must not end the walk over all)
         if seen.scope.plan_error:
             return None
-        return Move(seen.row_id, None, str(error))
-    due = calendar.next_due(seen.due.since)
+        return Move(seen.row_id, None, why_not(seen.scope, error))
     if due == seen.scope.next_plan_at and not seen.scope.plan_error:
         return None
     return Move(seen.row_id, due)

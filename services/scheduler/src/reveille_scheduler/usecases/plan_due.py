@@ -12,7 +12,6 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from uuid import UUID
 
-from reveille_cron import CronError
 from reveille_runtime.crash import crash_point
 from reveille_runtime.db import Database, Tx
 from reveille_runtime.validation import NIL
@@ -23,6 +22,7 @@ from reveille_scheduler.domain.scope import Scope
 from reveille_scheduler.store import jobs, scopes
 from reveille_scheduler.store.scopes import LockedScope, Mark, Move
 from reveille_scheduler.usecases.recording import Recorder
+from reveille_scheduler.usecases.unplannable import why_not
 
 START = Mark(datetime(1, 1, 2, tzinfo=UTC), NIL)
 # How long the scopes before the mark may be left out of sight.
@@ -120,5 +120,5 @@ def _safely(planner: Planner, locked: LockedScope, free: int) -> Planned | str:
     """Plan one scope; a rule that cannot be evaluated any more must not stop the others."""
     try:
         return planner.plan(locked.due, free)
-    except CronError as error:
-        return str(error)
+    except Exception as error:  # noqa: BLE001 (whatever it was, the next scope may be sound)
+        return why_not(locked.scope, error)

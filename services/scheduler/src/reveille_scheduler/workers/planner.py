@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+import time
+from collections.abc import Callable, Sequence
 
+from reveille_runtime import logs
+from reveille_runtime.backoff import Backoff
+from reveille_runtime.sqlstate import is_transient
 from reveille_scheduler.domain.occurrence import Claim
 from reveille_scheduler.usecases.claim_retries import ClaimRetries
 from reveille_scheduler.usecases.due_jobs import DueJob, DueJobs
@@ -17,6 +21,9 @@ ROUNDS = 5
 # Until a job that has all its places taken is looked at again: short, for a busy job's places are
 # free again soon, yet nothing beside what a hanging one costs.
 CROWDED_SECONDS = 0.1
+# For how long a job that cannot be planned is left out, ever longer: the others go on meanwhile.
+_LEFT_OUT = Backoff(first=0.2, longest=30.0, jitter=0.5)
+_log = logs.get_logger(__name__)
 
 
 class Planner:
@@ -33,6 +40,7 @@ class Planner:
         plan_hooks: PlanHooks,
         executor: Executor,
         batch: int,
+        monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
         self._due_jobs = due_jobs
         self._lanes = tuple(lanes)
@@ -40,7 +48,10 @@ class Planner:
         self._plan_hooks = plan_hooks
         self._executor = executor
         self._batch = batch
+        self._monotonic = monotonic
         self._turn = 0
+        # How often each job failed in a row, and until when it is left out.
+        self._failed: dict[str, tuple[int, float]] = {}
 
     async def step(self) -> float | None:
         """Plan one batch of each job; 0 means that there may be more right now."""
@@ -50,8 +61,33 @@ class Planner:
         # Each job is first in turn, so that none has the first choice of places every time.
         self._turn += 1
         first = self._turn % len(due)
-        pauses = [await self._one(job) for job in due[first:] + due[:first]]
+        pauses = [await self._by_itself(job) for job in due[first:] + due[:first]]
         return min((each for each in pauses if each is not None), default=None)
+
+    async def _by_itself(self, job: DueJob) -> float | None:
+        """Plan a job so that its failure is no other's; that of the database is everybody's."""
+        failures, until = self._failed.get(job.name, (0, 0.0))
+        if failures and self._monotonic() < until:
+            return None
+        try:
+            pause = await self._one(job)
+        except Exception as error:
+            if is_transient(error):
+                raise
+            failures += 1
+            left_out = _LEFT_OUT.delay(failures, job.name)
+            self._failed[job.name] = (failures, self._monotonic() + left_out)
+            _log.error(
+                "A job could not be planned; the others go on, and it is tried again.",
+                action="planner.job_failed",
+                job=job.name,
+                failures=failures,
+                pause=round(left_out, 3),
+                exc_info=error,
+            )
+            return None
+        self._failed.pop(job.name, None)
+        return pause
 
     async def _one(self, job: DueJob) -> float | None:
         """Plan a job; gives the pause until more of it can be claimed, None without more."""
