@@ -20,7 +20,7 @@ from reveille_scheduler.workers.executor import Executor
 ROUNDS = 5
 # Until a job that has all its places taken is looked at again: short, for a busy job's places are
 # free again soon, yet nothing beside what a hanging one costs.
-CROWDED_SECONDS = 0.1
+CROWDED_SECONDS = 0.02
 # For how long a job that cannot be planned is left out, ever longer: the others go on meanwhile.
 _LEFT_OUT = Backoff(first=0.2, longest=30.0, jitter=0.5)
 _log = logs.get_logger(__name__)
