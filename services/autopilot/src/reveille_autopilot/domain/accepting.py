@@ -12,6 +12,8 @@ ISSUE_PREFIX = re.compile(r"[A-Z]{2,8}")
 DEFAULT_BODY_BYTES = 262_144
 MAX_BODY_BYTES = 26_214_400
 MAX_FILTERS = 50
+# Every version of a rule holds all its triggers.
+MAX_TRIGGERS = 100
 # How far ahead a schedule may fire once.
 FURTHEST = timedelta(days=3660)
 

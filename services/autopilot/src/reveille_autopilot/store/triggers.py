@@ -107,6 +107,12 @@ async def live(tx: Tx, autopilot_id: UUID) -> list[Trigger]:
     return [rows.trigger(row) for row in await tx.fetch(Q["live_triggers"], autopilot_id)]
 
 
+async def count_live(tx: Tx, autopilot_id: UUID) -> int:
+    """Count the same."""
+    number: int = await tx.fetchval(Q["count_live_triggers"], autopilot_id)
+    return number
+
+
 async def page(tx: Tx, autopilot_id: UUID, after: UUID | None, limit: int) -> list[Trigger]:
     """List the triggers of a rule."""
     found = await tx.fetch(Q["list_triggers"], autopilot_id, after, limit)

@@ -50,6 +50,10 @@ FROM triggers
 WHERE autopilot_id = $1 AND deleted_at IS NULL
 ORDER BY id;
 
+-- name: count_live_triggers
+-- How many triggers a rule has. $1 autopilot_id
+SELECT count(*) FROM triggers WHERE autopilot_id = $1 AND deleted_at IS NULL;
+
 -- name: list_triggers
 -- Oldest first. $1 autopilot_id, $2 after id or null, $3 limit
 SELECT id, autopilot_id, workspace_id, kind, enabled, label, cron, time_zone, run_at,

@@ -11,6 +11,7 @@ from uuid import UUID
 
 from reveille.autopilot.v1 import autopilot_pb2 as rule_pb
 from reveille.autopilot.v1 import autopilot_service_pb2 as pb
+from reveille_autopilot.domain.accepting import MAX_TRIGGERS
 from reveille_autopilot.domain.editing import TriggerEdit, sets_off_otherwise
 from reveille_autopilot.domain.models import Autopilot, ScheduleConfig, Trigger, WebhookConfig
 from reveille_autopilot.domain.states import Change, TriggerKind
@@ -25,7 +26,7 @@ from reveille_runtime.access import Actor
 from reveille_runtime.crash import crash_point
 from reveille_runtime.crypto import Sealer
 from reveille_runtime.db import Database, Tx
-from reveille_runtime.errors import FailedPrecondition
+from reveille_runtime.errors import FailedPrecondition, InvalidArgument
 from reveille_runtime.ids import new_id
 from reveille_runtime.requests import once
 from reveille_runtime.validation import Violations
@@ -99,7 +100,8 @@ class Triggers:
         """Create a trigger; of a webhook, the answer is the only place that shows its address.
 
         Raises:
-            InvalidArgument: the gateway does not know the sender, or refuses its options.
+            InvalidArgument: the gateway does not know the sender, or refuses its options; or the
+                rule has as many triggers as it may have.
         """
         webhook = isinstance(new.config, WebhookConfig)
         if isinstance(new.config, WebhookConfig):
@@ -107,6 +109,11 @@ class Triggers:
 
         async def make(tx: Tx) -> pb.CreateTriggerResponse:
             rule, editor, now = await locked_for_edit(tx, actor, new.autopilot_id)
+            # After the lock: of two who add the last one that fits, the second sees the first's.
+            if await triggers.count_live(tx, rule.id) >= MAX_TRIGGERS:
+                raise InvalidArgument.of(
+                    "autopilot_id", f"has {MAX_TRIGGERS} triggers already, the most of a rule"
+                )
             if isinstance(new.config, ScheduleConfig):
                 _require_schedule(new.config, now)
             address = _Address.mint() if webhook else None
