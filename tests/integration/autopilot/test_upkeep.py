@@ -30,6 +30,7 @@ from reveille_autopilot.store import upkeep
 from reveille_autopilot.usecases import publish as publishing
 from reveille_autopilot.usecases import system
 from reveille_runtime.db import Tx
+from reveille_testkit.database import TestDatabase
 from reveille_testkit.waiting import eventually
 
 Rows: TypeAlias = "asyncpg.Connection[asyncpg.Record]"
@@ -246,3 +247,32 @@ async def test_what_was_in_force_is_known_as_long_as_the_run_and_no_longer(
     assert await kept() == {first, rule.rule_version_id}
     assert middle not in await kept()
     assert await rows.fetchval("SELECT count(*) FROM runs") == 1
+    # Once that run goes too, so does its version, though the one that followed it went before.
+    await world.emit(
+        world.settled(world.made[opened.occurrence_key], wakeup_pb2.WAKEUP_STATE_COMPLETED)
+    )
+    await service.ended(opened.run_id)
+    service.move_clock(timedelta(days=803).total_seconds())
+    told = await keep_up(service, RETENTION)
+    assert (told["runs_removed"], told["rule_versions_removed"]) == (1, 1)
+    assert await kept() == {rule.rule_version_id}
+
+
+async def test_versions_are_looked_through_by_their_indexes(
+    autopilot: rule_pb.Autopilot, database: TestDatabase
+) -> None:
+    admin = await database.admin()
+    await admin.execute("SET search_path = autopilot")
+    await admin.execute(
+        "INSERT INTO rule_versions SELECT (jsonb_populate_record(v, jsonb_build_object("
+        "'id', gen_random_uuid(), 'autopilot_id', gen_random_uuid(), 'sequence', n))).*"
+        " FROM rule_versions v, generate_series(1, 20000) AS n"
+    )
+    await admin.execute("ANALYZE rule_versions")
+    body = await admin.fetchval("SELECT prosrc FROM pg_proc WHERE proname = 'prune_rule_versions'")
+    query = body.replace("- keep", "- $1::interval").replace("LIMIT most", "LIMIT $2")
+    lines = await admin.fetch("EXPLAIN " + query, timedelta(days=400), 1000)
+    shown = "\n".join(line[0] for line in lines)
+    assert "rule_versions_created_idx on rule_versions v" in shown
+    assert "rule_versions_sequence_key on rule_versions l" in shown
+    assert "Seq Scan on rule_versions" not in shown

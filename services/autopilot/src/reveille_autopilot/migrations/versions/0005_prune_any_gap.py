@@ -1,0 +1,7 @@
+"""Versions are forgotten whatever was forgotten before them."""
+
+from __future__ import annotations
+
+from reveille_runtime.migrations import sql_revision
+
+revision, down_revision, upgrade = sql_revision(__file__, after="0004_withdrawn_runs")
