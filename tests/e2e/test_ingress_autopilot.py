@@ -180,7 +180,11 @@ def ways_of(point: str) -> tuple[Way | None, ...]:
 
 
 # No run's way: the service's own tests die there.
-OFF_THE_WAY = {"autopilot.retention.after_stretch"}
+OFF_THE_WAY = {
+    "autopilot.retention.after_stretch",
+    "autopilot.secret.before_call",
+    "autopilot.secret.before_record",
+}
 CASES = crossings(
     [(point, way) for point in CRASH_POINTS if point not in OFF_THE_WAY for way in ways_of(point)]
 )

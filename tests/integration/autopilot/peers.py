@@ -511,6 +511,7 @@ class Endpoints(EndpointServiceServicer):
         await self.world.enter("webhook", "AddSecret")
         kept = self._of(request.endpoint_id)
         kept.setdefault(request.secret_id, request)
+        await self.world.leave("AddSecret")
         return endpoint_pb.AddSecretResponse(secret=_shown(kept[request.secret_id]))
 
     async def RemoveSecret(
@@ -519,14 +520,16 @@ class Endpoints(EndpointServiceServicer):
         await self.world.enter("webhook", "RemoveSecret")
         if self._of(request.endpoint_id).pop(request.secret_id, None) is None:
             raise NotFound("NOT_FOUND", "no such secret")
+        await self.world.leave("RemoveSecret")
         return endpoint_pb.RemoveSecretResponse()
 
     async def ListSecrets(
         self, request: endpoint_pb.ListSecretsRequest, context: Any
     ) -> endpoint_pb.ListSecretsResponse:
         await self.world.enter("webhook", "ListSecrets")
-        kept = self._of(request.endpoint_id)
-        return endpoint_pb.ListSecretsResponse(secrets=_all_shown(kept.values()))
+        listed = _all_shown(self._of(request.endpoint_id).values())
+        await self.world.leave("ListSecrets")
+        return endpoint_pb.ListSecretsResponse(secrets=listed)
 
     def _of(self, endpoint_id: str) -> dict[str, endpoint_pb.AddSecretRequest]:
         if endpoint_id not in self.world.endpoints:

@@ -288,6 +288,36 @@ async def publication(trial: Trial, point: str) -> None:
     assert await trial.rows.fetchval("SELECT count(*) FROM rule_versions") == 2
 
 
+async def secret_added(trial: Trial, point: str) -> None:
+    """The caller repeats its request: one secret, and one version that tells of it."""
+    hook = await make_webhook(trial.service, trial.autopilot.autopilot_id)
+    request = pb.AddSigningSecretRequest(
+        trigger_id=hook.trigger.trigger_id, secret=b"a-signing-secret-abcd", request_id="r"
+    )
+    later = await trial.crash(point, trial.service.as_user(CREATOR).AddSigningSecret(request))
+    assert await _recorded(trial, "secret_added") == 0
+    added = await later.as_user(CREATOR).AddSigningSecret(request)
+    assert list(trial.world.secrets[request.trigger_id]) == [added.signing_secret.secret_id]
+    assert await _recorded(trial, "secret_added") == 1
+
+
+async def secret_removed(trial: Trial, point: str) -> None:
+    """The same for the end of a secret."""
+    hook = await make_webhook(trial.service, trial.autopilot.autopilot_id)
+    trigger_id = hook.trigger.trigger_id
+    added = await trial.service.as_user(CREATOR).AddSigningSecret(
+        pb.AddSigningSecretRequest(trigger_id=trigger_id, secret=b"a-signing-secret-abcd")
+    )
+    request = pb.RemoveSigningSecretRequest(
+        trigger_id=trigger_id, secret_id=added.signing_secret.secret_id
+    )
+    later = await trial.crash(point, trial.service.as_user(CREATOR).RemoveSigningSecret(request))
+    assert await _recorded(trial, "secret_removed") == 0
+    await later.as_user(CREATOR).RemoveSigningSecret(request)
+    assert not trial.world.secrets[trigger_id]
+    assert await _recorded(trial, "secret_removed") == 1
+
+
 async def forgetting(trial: Trial, point: str) -> None:
     """What was forgotten stays so, the rest follows, and nothing that is kept goes with it."""
     run = await run_now(trial.service, trial.autopilot.autopilot_id)
@@ -302,6 +332,13 @@ async def forgetting(trial: Trial, point: str) -> None:
     assert result.outcome == plan_pb.PLAN_OUTCOME_SUCCESS, result
     assert await trial.rows.fetchval("SELECT count(*) FROM runs") == 0
     assert await trial.rows.fetchval("SELECT count(*) FROM rule_versions") == 1
+
+
+async def _recorded(trial: Trial, change: str) -> int:
+    number: int = await trial.rows.fetchval(
+        "SELECT count(*) FROM rule_versions WHERE change = $1", change
+    )
+    return number
 
 
 async def _completes(trial: Trial, service: Service, run_id: str) -> None:
@@ -324,6 +361,7 @@ BY_FLOW: dict[str, tuple[Scenario, ...]] = {
     "autopilot.give_up": (giving_up,),
     "autopilot.publish": (publication,),
     "autopilot.relay": (publication,),
+    "autopilot.secret": (secret_added, secret_removed),
     "autopilot.retention": (forgetting,),
 }
 CASES = [

@@ -601,6 +601,8 @@ async def test_a_secret_that_could_not_be_handed_over_is_added_by_the_repeat(
     world.away = {"AddSecret"}
     async with refused(grpc.StatusCode.UNAVAILABLE, "DEPENDENCY_UNAVAILABLE"):
         await stub.AddSigningSecret(request)
+    recorded = await versions(rows, autopilot.autopilot_id)
+    assert "secret_added" not in [row["change"] for row in recorded]
     world.away = set()
     added = await stub.AddSigningSecret(request)
     assert list(world.secrets[hook.trigger.trigger_id]) == [added.signing_secret.secret_id]

@@ -32,6 +32,9 @@ CRASH_POINTS = declare(
     "autopilot.publish.before_commit",
     "autopilot.publish.after_commit",
     "autopilot.relay.after_push",
+    # A signing secret is added or removed: begun here, made by the gateway, recorded here.
+    "autopilot.secret.before_call",
+    "autopilot.secret.before_record",
     # What is old is forgotten, stretch by stretch.
     "autopilot.retention.after_stretch",
 )

@@ -64,3 +64,8 @@ async def prune_versions(tx: Tx, keep: timedelta, limit: int) -> int:
 async def prune_periods(tx: Tx, keep: timedelta) -> int:
     """Forget periods of which no run is kept."""
     return await tx.execute(Q["prune_quota_periods"], keep)
+
+
+async def prune_secret_edits(tx: Tx, keep: timedelta) -> int:
+    """Forget edits of secrets that nobody repeats any more."""
+    return await tx.execute(Q["prune_secret_edits"], keep)

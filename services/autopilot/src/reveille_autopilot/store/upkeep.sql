@@ -15,6 +15,10 @@ WHERE ctid = ANY(ARRAY(
 -- Forgets periods of which no run is kept. $1 age to keep
 DELETE FROM quota_periods WHERE period_end < (SELECT clock()) - $1::interval;
 
+-- name: prune_secret_edits
+-- Forgets edits of secrets that nobody repeats any more. $1 age to keep
+DELETE FROM secret_edits WHERE created_at < (SELECT clock()) - $1::interval;
+
 -- name: failing
 -- Rules in force of whose runs nearly all failed, counted since they came into force.
 -- $1 how far to look back, $2 least runs, $3 least share

@@ -66,6 +66,7 @@ class Retention:
         }
         async with self._db.session() as tx:
             removed["quota_periods_removed"] = await upkeep.prune_periods(tx, keep.runs)
+            removed["secret_edits_removed"] = await upkeep.prune_secret_edits(tx, keep.runs)
         return {**removed, "finished": stretches.finished}
 
     def _in_session(

@@ -1,12 +1,17 @@
 """Signing secrets: this service judges the right and records the edit; the gateway keeps them.
 
 A secret is passed through and rests nowhere here, not even with its request_id.
+
+The record, a rule version, tells of what the gateway has done and of nothing else: an edit is begun
+in one transaction, made by the gateway, and recorded in another. Where the answer of the gateway
+or the end of this process comes between, the next edit of the trigger's secrets looks, and records
+what was made.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import TYPE_CHECKING
@@ -15,6 +20,8 @@ from uuid import UUID
 from reveille.autopilot.v1 import autopilot_service_pb2 as pb
 from reveille.webhook.v1 import endpoint_service_pb2 as endpoint_pb
 from reveille_autopilot.domain.states import Change
+from reveille_autopilot.store import autopilots, secret_edits, triggers
+from reveille_autopilot.store.secret_edits import SecretEdit
 from reveille_autopilot.usecases.peers import dependency_away, is_refusal
 from reveille_autopilot.usecases.publish import publish
 from reveille_autopilot.usecases.relays import Relays
@@ -26,6 +33,7 @@ from reveille_runtime.crypto import Sealer
 from reveille_runtime.db import Database, Tx
 from reveille_runtime.errors import DomainError, InvalidArgument, NotFound, Unavailable
 from reveille_runtime.ids import new_id
+from reveille_runtime.lockorder import LockOrder
 from reveille_runtime.requests import once
 from reveille_runtime.rpc_errors import as_domain_errors
 from reveille_runtime.validation import to_timestamp
@@ -64,36 +72,41 @@ class SigningSecrets:
         """
         async with self._db.session() as tx:
             await lock_webhook(tx, actor, new.trigger_id)
-        await self._endpoint_ready(new.trigger_id)
+        await self._look(new.trigger_id)
 
-        async def make(tx: Tx) -> pb.AddSigningSecretResponse:
-            rule, editor, now, trigger = await lock_webhook(tx, actor, new.trigger_id)
+        async def begin(tx: Tx) -> pb.AddSigningSecretResponse:
+            _, editor, now, trigger = await lock_webhook(tx, actor, new.trigger_id)
             if new.expires_at is not None and new.expires_at <= now:
                 raise InvalidArgument.of("expire_time", "must lie in the future")
-            await publish(tx, rule, Change.SECRET_ADDED, editor, now, trigger_id=trigger.id)
+            secret_id = new_id()
+            added = SecretEdit(trigger.id, secret_id, Change.SECRET_ADDED)
+            await secret_edits.begin(tx, added, editor)
             return pb.AddSigningSecretResponse(
-                signing_secret=pb.SigningSecret(secret_id=str(new_id()))
+                signing_secret=pb.SigningSecret(secret_id=str(secret_id))
             )
 
         async with self._db.transaction() as tx:
-            answer = await once(
+            begun = await once(
                 tx,
                 principal=actor.principal,
                 method="AddSigningSecret",
                 request=self._marked(request),
                 response=pb.AddSigningSecretResponse,
-                make=lambda: make(tx),
+                make=lambda: begin(tx),
             )
-        crash_point("autopilot.publish.after_commit")
+        crash_point("autopilot.secret.before_call")
+        secret_id = begun.signing_secret.secret_id
         with _asking():
             response = await self._endpoints.AddSecret(
                 endpoint_pb.AddSecretRequest(
                     endpoint_id=str(new.trigger_id),
-                    secret_id=answer.signing_secret.secret_id,
+                    secret_id=secret_id,
                     secret=new.value,
                     expire_time=to_timestamp(new.expires_at),
                 )
             )
+        crash_point("autopilot.secret.before_record")
+        await self._record(SecretEdit(new.trigger_id, UUID(secret_id), Change.SECRET_ADDED))
         return pb.AddSigningSecretResponse(signing_secret=_shown(response.secret))
 
     def _marked(self, request: pb.AddSigningSecretRequest) -> pb.AddSigningSecretRequest:
@@ -107,28 +120,70 @@ class SigningSecrets:
         """Destroy a secret that the trigger has."""
         async with self._db.session() as tx:
             await lock_webhook(tx, actor, trigger_id)
-        if str(secret_id) not in {each.secret_id for each in await self._list(trigger_id)}:
+        removed = SecretEdit(trigger_id, secret_id, Change.SECRET_REMOVED)
+        present, recorded = await self._look(trigger_id)
+        if secret_id not in present:
+            if removed in recorded:
+                # An earlier call of whose success nobody heard: the caller repeats it.
+                return
             raise not_found("signing secret", secret_id)
         async with self._db.transaction() as tx:
-            rule, editor, now, trigger = await lock_webhook(tx, actor, trigger_id)
-            await publish(tx, rule, Change.SECRET_REMOVED, editor, now, trigger_id=trigger.id)
-        crash_point("autopilot.publish.after_commit")
-        try:
-            with _asking():
-                await self._endpoints.RemoveSecret(
-                    endpoint_pb.RemoveSecretRequest(
-                        endpoint_id=str(trigger_id), secret_id=str(secret_id)
-                    )
+            _, editor, _, _ = await lock_webhook(tx, actor, trigger_id)
+            await secret_edits.begin(tx, removed, editor)
+        crash_point("autopilot.secret.before_call")
+        # Where it is not found, somebody else removed it since our look, or this very call did and
+        # was repeated below us: it is gone, as wanted.
+        with suppress(NotFound), _asking():
+            await self._endpoints.RemoveSecret(
+                endpoint_pb.RemoveSecretRequest(
+                    endpoint_id=str(trigger_id), secret_id=str(secret_id)
                 )
-        except NotFound:
-            # Somebody else removed it between our look and this call: it is gone, as wanted.
-            return
+            )
+        crash_point("autopilot.secret.before_record")
+        await self._record(removed)
 
     async def page(self, actor: Actor, trigger_id: UUID) -> Sequence[pb.SigningSecret]:
         """List the secrets of a trigger by their hints."""
         async with self._db.session() as tx:
             await readable_webhook(tx, actor, trigger_id)
         return [_shown(secret) for secret in await self._list(trigger_id)]
+
+    async def _look(self, trigger_id: UUID) -> tuple[set[UUID], list[SecretEdit]]:
+        """Look what secrets a trigger has, and record what was done to them without being heard.
+
+        What was begun and does not show stays open: the call may be under way, or be repeated.
+        """
+        async with self._db.session() as tx:
+            # Before the look, so that it is one at what became of them.
+            begun = await secret_edits.unrecorded(tx, trigger_id)
+        present = {UUID(each.secret_id) for each in await self._list(trigger_id)}
+        made = [
+            edit
+            for edit in begun
+            if (edit.secret_id in present) is (edit.change is Change.SECRET_ADDED)
+        ]
+        for edit in made:
+            await self._record(edit)
+        return present, made
+
+    async def _record(self, edit: SecretEdit) -> None:
+        """Write the version of an edit that the gateway has made, once.
+
+        Nobody's right is asked for any more: it is made, whatever became of the rule meanwhile.
+        """
+        async with self._db.transaction() as tx:
+            trigger = await triggers.get(tx, edit.trigger_id)
+            if trigger is None:
+                raise not_found("trigger", edit.trigger_id)
+            rule = await autopilots.lock(tx, LockOrder(), trigger.autopilot_id)
+            if rule is None:
+                raise not_found("autopilot", trigger.autopilot_id)
+            now = await autopilots.now(tx)
+            editor = await secret_edits.record(tx, edit, now)
+            if editor is None:
+                # A repeat of the call, or another that looked, was here first.
+                return
+            await publish(tx, rule, edit.change, editor, now, trigger_id=trigger.id)
 
     async def _list(self, trigger_id: UUID) -> Sequence[endpoint_pb.Secret]:
         await self._endpoint_ready(trigger_id)

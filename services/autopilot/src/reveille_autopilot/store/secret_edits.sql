@@ -1,0 +1,24 @@
+-- name: begin_secret_edit
+-- An edit that the gateway is asked for next. One that was begun before, and may have come to
+-- nothing, is from now on whoever asks now's; one that a version tells of stays as it is.
+-- $1 trigger_id, $2 secret_id, $3 change, $4 editor
+INSERT INTO secret_edits (trigger_id, secret_id, change, editor_user_id)
+VALUES ($1, $2, $3, $4)
+ON CONFLICT (trigger_id, secret_id, change) DO UPDATE
+SET editor_user_id = excluded.editor_user_id
+WHERE secret_edits.recorded_at IS NULL;
+
+-- name: open_secret_edits
+-- What the gateway was asked for and no version tells of yet. $1 trigger_id
+SELECT secret_id, change
+FROM secret_edits
+WHERE trigger_id = $1 AND recorded_at IS NULL
+ORDER BY created_at, secret_id;
+
+-- name: record_secret_edit
+-- For whoever writes the version: of several who see the edit done, only the first gets its editor.
+-- $1 trigger_id, $2 secret_id, $3 change, $4 recorded_at
+UPDATE secret_edits
+SET recorded_at = $4
+WHERE trigger_id = $1 AND secret_id = $2 AND change = $3 AND recorded_at IS NULL
+RETURNING editor_user_id;
