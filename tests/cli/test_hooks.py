@@ -286,16 +286,20 @@ def test_a_trigger_says_how_its_sender_signs(desk: Desk, words: tuple[str, ...])
     trigger = autopilot.GetTriggerResponse(trigger=autopilot_pb2.Trigger(webhook=webhook))
     found = Answer(AUTOPILOTS, "GetTrigger", trigger)
 
-    def sign(provider: str) -> Outcome:
+    def sign(provider: str, *answers: Answer) -> Outcome:
         return desk.run(
             *("hooks", "sign", provider, *words, "--trigger", TRIGGER, "-o", "json"),
-            answers=[row(provider, "x-signature", prefix="sha256="), found],
+            answers=[found, *answers],
         )
 
-    told = sign("generic_hmac")
+    as_told = {"algorithm": "hmac_sha512", "prefix": "v1="}
+    told = sign("generic_hmac", row("generic_hmac", "x-acme", **as_told))
     other = sign("github")
 
-    assert told.requests[1].trigger_id == TRIGGER
+    assert told.requests == [
+        autopilot.GetTriggerRequest(trigger_id=TRIGGER),
+        endpoint_pb.ListProvidersRequest(generic=generic),
+    ]
     assert told.json["headers"] == {"x-acme": "v1=" + hmac.new(SECRET, BODY, "sha512").hexdigest()}
     assert (other.exit_code, other.json["error"]["field"]) == (2, "trigger")
 

@@ -13,7 +13,7 @@ import pytest
 from reveille.webhook.v1 import endpoint_service_pb2 as pb
 from reveille_cli.commands import hooks
 from reveille_cli.failures import Failure
-from reveille_cli.signing import as_told, named
+from reveille_cli.signing import named
 from reveille_runtime.validation import Violations
 from reveille_webhook.domain import facts
 from reveille_webhook.domain.generic import told
@@ -24,7 +24,7 @@ from reveille_webhook.domain.scheme import Path as BodyPath
 from reveille_webhook.domain.signature import verify
 from reveille_webhook.domain.states import SignatureState
 from reveille_webhook.providers.table import PROVIDERS
-from reveille_webhook.rpc.convert import read_options, write_provider
+from reveille_webhook.rpc.convert import read_generic, write_provider
 
 PAGE = (Path(__file__).resolve().parents[2] / "docs" / "cli.md").read_text("utf-8")
 ROWS = {name: write_provider(provider) for name, provider in sorted(PROVIDERS.items())}
@@ -134,11 +134,11 @@ def test_the_options_of_a_hook_are_those_the_gateway_goes_by(
     name: str, generic: pb.GenericScheme
 ) -> None:
     violations = Violations()
-    options = read_options(violations, "options", name, pb.EndpointOptions(generic=generic))
+    wanted = read_generic(violations, "generic", name, generic)
     violations.check()
-    row = as_told(ROWS[name], generic)
+    provider = told(PROVIDERS[name], wanted)
+    row = write_provider(provider)
 
-    provider = told(PROVIDERS[name], options.generic)
     verdict = verify(provider, [secret_of(row)], request_of(signed(row)), NOW)
 
     assert verdict.state is SignatureState.VALID

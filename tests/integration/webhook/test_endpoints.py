@@ -75,6 +75,28 @@ async def test_the_senders_that_are_known_are_told_to_autopilot_and_to_people(
     assert isinstance(error, PermissionDenied)
 
 
+async def test_a_sender_is_told_as_a_hook_has_it(gateway: Gateway) -> None:
+    stub = gateway.endpoints()
+    generic = pb.GenericScheme(header="X-Acme", prefix="v1=", algorithm="sha512", separator=",")
+    usual = await stub.ListProviders(pb.ListProvidersRequest())
+    answer = await stub.ListProviders(pb.ListProvidersRequest(generic=generic))
+
+    told = {each.name: each for each in answer.providers}
+    changed = [each.name for each in usual.providers if told[each.name] != each]
+    assert changed == ["generic_hmac", "generic_token"]
+    assert told["generic_hmac"].signature_header == told["generic_token"].signature_header
+    scheme = told["generic_hmac"].scheme
+    assert told["generic_hmac"].signature_header == "x-acme"
+    assert (scheme.algorithm, scheme.prefix, scheme.separator) == ("hmac_sha512", "v1=", ",")
+    # Only a hook that names nothing else keeps the usual prefix.
+    event = pb.ListProvidersRequest(generic=pb.GenericScheme(event="built"))
+    assert await stub.ListProviders(event) == usual
+    wrong = pb.ListProvidersRequest(generic=pb.GenericScheme(algorithm="md5"))
+    error = await refused(stub.ListProviders(wrong))
+    assert isinstance(error, InvalidArgument)
+    assert [each.field for each in error.violations] == ["generic.algorithm"]
+
+
 async def test_a_deletion_that_comes_first_refuses_the_late_creation(gateway: Gateway) -> None:
     hook = Hook(uuid4(), uuid4(), "awt_late", None)
 

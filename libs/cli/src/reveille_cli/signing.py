@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import base64
 import binascii
-import copy
 import hmac
 import http.client
 from collections.abc import Mapping, Sequence
@@ -96,23 +95,6 @@ def named(row: Any, *, event: str | None, event_id: str | None) -> dict[str, str
             raise refused(option, "goes into a header: it must be printable ASCII")
         headers[places[0].header] = value
     return headers
-
-
-def as_told(row: Any, generic: Any) -> Any:
-    """Give a row as a hook's own options change it; they are the contract's GenericScheme.
-
-    As in the gateway, a hook that names anything but its event names all, and has no usual prefix.
-    """
-    usual = generic.algorithm in {"", "sha256"} and generic.encoding in {"", "hex"}
-    if usual and not (generic.header or generic.prefix or generic.separator):
-        return row
-    changed = copy.deepcopy(row)
-    changed.signature_header = generic.header.lower() or row.signature_header
-    if row.scheme.algorithm != "equals":
-        changed.scheme.algorithm = f"hmac_{generic.algorithm or 'sha256'}"
-        changed.scheme.encoding = generic.encoding or "hex"
-        changed.scheme.prefix = generic.prefix
-    return changed
 
 
 def post(url: str, body: bytes, headers: Mapping[str, str]) -> Said:

@@ -19,7 +19,7 @@ from reveille_cli.jsonform import plain
 from reveille_cli.names import WORKSPACE_VARIABLE, find_workspace
 from reveille_cli.nouns.secrets import read_secret
 from reveille_cli.options import DEFAULT_DIR, DEFAULT_OUTPUT, DataDirOption, OutputOption
-from reveille_cli.signing import as_told, header_pairs, named, post, sign
+from reveille_cli.signing import header_pairs, named, post, sign
 from reveille_cli.times import instant
 from reveille_cli.values import read_file
 
@@ -254,18 +254,19 @@ def _signed(
 
 def _row(client: Client, provider: str, trigger: str | None) -> Any:
     """Find a sender's row, as the hook of a trigger has it."""
-    answer = client.call(ENDPOINTS, "ListProviders", ENDPOINTS.request("ListProviders"))
+    request = ENDPOINTS.request("ListProviders")
+    if trigger is not None:
+        wanted = AUTOPILOTS.request("GetTrigger", trigger_id=trigger)
+        webhook = client.call(AUTOPILOTS, "GetTrigger", wanted).trigger.webhook
+        if webhook.provider != provider:
+            raise refused("trigger", f"has no hook for {provider}")
+        request.generic.CopyFrom(webhook.options.generic)
+    answer = client.call(ENDPOINTS, "ListProviders", request)
     row = next((each for each in answer.providers if each.name == provider), None)
     if row is None:
         known = ", ".join(each.name for each in answer.providers)
         raise refused("provider", f"must be one of: {known}")
-    if trigger is None:
-        return row
-    request = AUTOPILOTS.request("GetTrigger", trigger_id=trigger)
-    webhook = client.call(AUTOPILOTS, "GetTrigger", request).trigger.webhook
-    if webhook.provider != provider:
-        raise refused("trigger", f"has no hook for {provider}")
-    return as_told(row, webhook.options.generic)
+    return row
 
 
 def _passed_on(client: Client, delivery: Any, url: str) -> int | None:

@@ -15,6 +15,8 @@ ALGORITHMS = {
     "sha256": Algorithm.HMAC_SHA256,
     "sha512": Algorithm.HMAC_SHA512,
 }
+# Whose hooks say how their sender signs.
+TOLD = frozenset({"generic_hmac", "generic_token"})
 ENCODINGS = {"hex": Encoding.HEX, "base64": Encoding.BASE64}
 _HEADER = re.compile(r"[a-z0-9!#$%&'*+.^_`|~-]{1,100}")
 _PREFIX = re.compile(r"[\x21-\x7e]{0,50}")
@@ -38,7 +40,7 @@ class Generic:
 def violations(provider: str, generic: Generic) -> list[tuple[str, str]]:
     """Say which fields cannot be used, and why."""
     found = []
-    if provider not in {"generic_hmac", "generic_token"}:
+    if provider not in TOLD:
         found.append(("", "only generic_hmac and generic_token are told how their sender signs"))
     if generic.header and _HEADER.fullmatch(generic.header.lower()) is None:
         found.append(("header", "must be a header's name"))

@@ -139,21 +139,7 @@ def read_options(
     """Parse what a hook is to do otherwise than usual; `path` is the field that says so."""
     generic = None
     if options.HasField("generic"):
-        given = options.generic
-        generic = Generic(
-            given.header,
-            given.algorithm or "sha256",
-            given.encoding or "hex",
-            given.prefix,
-            given.separator,
-            given.event,
-        )
-        named = [each.name for each, _ in given.ListFields()]
-        # Of what means nothing here its value does not matter.
-        problems = dict(violations(provider, generic)) | dict(misplaced(provider, named))
-        for name, problem in problems.items():
-            field = f"{path}.generic" + (f".{name}" if name else "")
-            found.add(field, problem, "INVALID_FIELD")
+        generic = read_generic(found, f"{path}.generic", provider, options.generic)
     for name, values, most in (
         ("excluded_senders", options.excluded_senders, MOST_SENDERS),
         ("own_markers", options.own_markers, MOST_MARKERS),
@@ -174,6 +160,26 @@ def read_options(
         excluded_senders=tuple(options.excluded_senders),
         own_markers=tuple(options.own_markers),
     )
+
+
+def read_generic(
+    found: Violations, path: str, provider: str, given: endpoint_service_pb2.GenericScheme
+) -> Generic:
+    """Parse how a hook's sender signs."""
+    generic = Generic(
+        given.header,
+        given.algorithm or "sha256",
+        given.encoding or "hex",
+        given.prefix,
+        given.separator,
+        given.event,
+    )
+    named = [each.name for each, _ in given.ListFields()]
+    # Of what means nothing here its value does not matter.
+    problems = dict(violations(provider, generic)) | dict(misplaced(provider, named))
+    for name, problem in problems.items():
+        found.add(path + (f".{name}" if name else ""), problem, "INVALID_FIELD")
+    return generic
 
 
 def _lane_path(found: Violations, field: str, given: str) -> str | None:

@@ -96,6 +96,12 @@ class EndpointServicer(EndpointServiceServicer):
         self, request: pb.ListProvidersRequest, context: Any
     ) -> pb.ListProvidersResponse:
         """List the senders that an endpoint can be for."""
+        found = Violations()
+        generic = None
+        if request.HasField("generic"):
+            # Of a token only the header counts, so what can be said of an HMAC is what may be said.
+            generic = convert.read_generic(found, "generic", "generic_hmac", request.generic)
+        found.check()
         return pb.ListProvidersResponse(
-            providers=[convert.write_provider(each) for each in self._endpoints.providers()]
+            providers=[convert.write_provider(each) for each in self._endpoints.providers(generic)]
         )

@@ -9,6 +9,7 @@ import asyncpg
 from reveille_runtime.db import Database, constraint_name, retrying_transaction
 from reveille_runtime.errors import InvalidArgument
 from reveille_webhook.domain.endpoint import Endpoint
+from reveille_webhook.domain.generic import TOLD, Generic, told
 from reveille_webhook.domain.provider import Provider
 from reveille_webhook.providers.table import PROVIDERS
 from reveille_webhook.store import endpoints
@@ -20,9 +21,11 @@ class Endpoints:
     def __init__(self, database: Database) -> None:
         self._database = database
 
-    def providers(self) -> list[Provider]:
-        """List the senders that an endpoint can be for, by name."""
-        return [PROVIDERS[name] for name in sorted(PROVIDERS)]
+    def providers(self, generic: Generic | None) -> list[Provider]:
+        """List the senders that an endpoint can be for, by name; some as one hook has them."""
+        return [
+            told(PROVIDERS[name], generic if name in TOLD else None) for name in sorted(PROVIDERS)
+        ]
 
     def refusal_of(self, provider: str) -> str | None:
         """Say what is wrong with the name of a sender; None when it is known."""

@@ -527,12 +527,19 @@ class ListProvidersRequest(_message.Message):
 
     DESCRIPTOR: _descriptor.Descriptor
 
+    GENERIC_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def generic(self) -> Global___GenericScheme:
+        """How the sender of one hook signs: generic_hmac and generic_token are told as that hook has them."""
+
     def __init__(
         self,
+        *,
+        generic: Global___GenericScheme | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["generic", b"generic"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["generic", b"generic"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -119,7 +119,7 @@ class EndpointServiceServicer:
         raise NotImplementedError('Method not implemented!')
 
     def ListProviders(self, request, context):
-        """Lists the senders that an endpoint can be for, by name. They change with the gateway's release only.
+        """Lists the senders that an endpoint can be for, by name. They change with the gateway's release only. Errors: INVALID_FIELD.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

@@ -46,7 +46,7 @@ class EndpointServiceStub:
     ListSecrets: _grpc.UnaryUnaryMultiCallable[_endpoint_service_pb2.ListSecretsRequest, _endpoint_service_pb2.ListSecretsResponse]
     """Lists the signing secrets by their hints, oldest first. Errors: NOT_FOUND (endpoint)."""
     ListProviders: _grpc.UnaryUnaryMultiCallable[_endpoint_service_pb2.ListProvidersRequest, _endpoint_service_pb2.ListProvidersResponse]
-    """Lists the senders that an endpoint can be for, by name. They change with the gateway's release only."""
+    """Lists the senders that an endpoint can be for, by name. They change with the gateway's release only. Errors: INVALID_FIELD."""
 
 @_typing.type_check_only
 class EndpointServiceAsyncStub(EndpointServiceStub):
@@ -66,7 +66,7 @@ class EndpointServiceAsyncStub(EndpointServiceStub):
     ListSecrets: _aio.UnaryUnaryMultiCallable[_endpoint_service_pb2.ListSecretsRequest, _endpoint_service_pb2.ListSecretsResponse]  # type: ignore[assignment]
     """Lists the signing secrets by their hints, oldest first. Errors: NOT_FOUND (endpoint)."""
     ListProviders: _aio.UnaryUnaryMultiCallable[_endpoint_service_pb2.ListProvidersRequest, _endpoint_service_pb2.ListProvidersResponse]  # type: ignore[assignment]
-    """Lists the senders that an endpoint can be for, by name. They change with the gateway's release only."""
+    """Lists the senders that an endpoint can be for, by name. They change with the gateway's release only. Errors: INVALID_FIELD."""
 
 class EndpointServiceServicer(metaclass=_abc_1.ABCMeta):
     """Manages endpoints on behalf of the autopilot service."""
@@ -125,6 +125,6 @@ class EndpointServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _endpoint_service_pb2.ListProvidersRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_endpoint_service_pb2.ListProvidersResponse, _abc.Awaitable[_endpoint_service_pb2.ListProvidersResponse]]:
-        """Lists the senders that an endpoint can be for, by name. They change with the gateway's release only."""
+        """Lists the senders that an endpoint can be for, by name. They change with the gateway's release only. Errors: INVALID_FIELD."""
 
 def add_EndpointServiceServicer_to_server(servicer: EndpointServiceServicer, server: _typing.Union[_grpc.Server, _aio.Server]) -> None: ...
