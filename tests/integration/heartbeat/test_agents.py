@@ -100,6 +100,22 @@ async def test_an_update_changes_what_its_mask_names_and_nothing_else(idle: Worl
     assert (await idle.agents.GetAgent(pb.GetAgentRequest(agent_id=agent.agent_id))).agent == last
 
 
+async def test_an_update_that_changes_nothing_leaves_the_agent_as_it_was(idle: World) -> None:
+    config = {"command": ["true"], "env": {"API_KEY": "of today"}}
+    agent = await idle.agent("ann", "process", config)
+    assert MessageToDict(agent.adapter_config)["env"] == {"API_KEY": "********"}
+
+    async def written(key: str) -> pb.Agent:
+        other = {**config, "env": {"API_KEY": key}}
+        request = changed(agent, "adapter_config", etag=agent.etag, adapter_config=other)
+        answer: pb.Agent = (await idle.agents.UpdateAgent(request)).agent
+        return answer
+
+    assert await written("of today") == agent
+    # Which is how somebody who is not shown a secret learns whether it is another.
+    assert (await written("of tomorrow")).etag != agent.etag
+
+
 async def test_what_an_update_may_not_say_is_refused_by_name(idle: World) -> None:
     agent = await idle.agent("ann")
     await idle.agent("bob")

@@ -143,6 +143,9 @@ class UpdateAgent:
             settings = await resolve_runtime(
                 tx, agent.workspace_id, settings, self._new_id(), self._presence, _AT
             )
+        if settings == AgentSettings.of(agent):
+            # A secret is not shown, so whoever writes one cannot know that it is the same.
+            return agent
         if not await tx.execute(Q["update_agent"], agent_id, agent.revision, *columns(settings)):
             raise changed_meanwhile(agent, f"agent {agent.name}")
         return to_agent((await tx.fetch(Q["show_agents"], [agent_id]))[0])
