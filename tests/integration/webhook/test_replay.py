@@ -23,6 +23,7 @@ from reveille_runtime.errors import (
     PermissionDenied,
 )
 from reveille_runtime.rpc_errors import from_rpc_error
+from reveille_webhook.usecases import diagnose
 
 BODY = b'{"action":"opened","n":1.0}'
 
@@ -208,6 +209,25 @@ async def test_why_a_signature_failed_is_told_and_what_was_expected_is_not(
             assert str(other.id) in told.findings[0].text
     stored = str(await gateway.rows())
     assert signature(SECRET, BODY)[7:] not in stored
+
+
+async def test_secrets_of_the_same_sender_are_looked_at_first(
+    gateway: Gateway, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(diagnose, "_MOST_SECRETS", 1)
+    hook = await gateway.hook()
+    place = hook.workspace_id
+    other = await gateway.hook(secret=b"the secret of another hook", workspace_id=place)
+    # Newer, and nobody mixes it up with that of a GitHub hook.
+    await gateway.hook("gitlab", secret=b"the secret of an unlike hook", workspace_id=place)
+
+    answer = await gateway.post(hook, BODY, secret=b"the secret of another hook")
+
+    told = await gateway.deliveries().ExplainSignature(
+        pb.ExplainSignatureRequest(delivery_id=answer.json["delivery_id"])
+    )
+    (finding,) = told.findings
+    assert (finding.code, str(other.id) in finding.text) == ("other_hooks_secret", True)
 
 
 async def test_a_secret_that_has_expired_is_recognised(gateway: Gateway) -> None:

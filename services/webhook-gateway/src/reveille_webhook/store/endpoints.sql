@@ -143,13 +143,15 @@ WHERE id = $1;
 
 -- name: other_secrets
 -- Secrets that do not count at a hook, for explanations: its own expired ones, and those of other
--- hooks in the workspace. $1 endpoint id, $2 workspace id, $3 limit
+-- hooks in the workspace, of the same sender first: these are mixed up. $1 endpoint id, $2 workspace id, $3 limit
 SELECT s.endpoint_id, s.id, s.sealed
 FROM endpoint_secrets AS s
 JOIN endpoints AS e ON e.id = s.endpoint_id
 WHERE e.workspace_id = $2 AND e.deleted_at IS NULL
   AND (s.endpoint_id <> $1 OR s.expires_at <= (SELECT clock()))
-ORDER BY s.endpoint_id <> $1, s.created_at DESC
+ORDER BY s.endpoint_id <> $1,
+         e.provider <> (SELECT own.provider FROM endpoints AS own WHERE own.id = $1),
+         s.created_at DESC
 LIMIT $3;
 
 -- name: insert_secret
