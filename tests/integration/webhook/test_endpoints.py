@@ -97,6 +97,17 @@ async def test_a_sender_is_told_as_a_hook_has_it(gateway: Gateway) -> None:
     assert [each.field for each in error.violations] == ["generic.algorithm"]
 
 
+async def test_people_may_ask_whether_there_can_be_such_a_hook(gateway: Gateway) -> None:
+    member = gateway.stage.keys.user("maria", {uuid4(): Role.MEMBER})
+    stub = EndpointServiceStub(gateway.channel(member))
+
+    await stub.CheckEndpoint(pb.CheckEndpointRequest(provider="github"))
+    error = await refused(stub.CheckEndpoint(pb.CheckEndpointRequest(provider="carrier_pigeon")))
+
+    assert isinstance(error, InvalidArgument)
+    assert [each.field for each in error.violations] == ["provider"]
+
+
 async def test_a_deletion_that_comes_first_refuses_the_late_creation(gateway: Gateway) -> None:
     hook = Hook(uuid4(), uuid4(), "awt_late", None)
 
