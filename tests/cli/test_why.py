@@ -117,6 +117,16 @@ def test_the_words(desk: Desk) -> None:
     ]
 
 
+@pytest.mark.parametrize(("subject", "flag"), [("trigger", "trigger"), ("autopilot", "autopilot")])
+def test_a_busy_rule_says_where_its_other_runs_are(desk: Desk, subject: str, flag: str) -> None:
+    def told(runs: int) -> str:
+        found = [finding(subject, "t1"), *(finding("run", f"r{each}") for each in range(runs))]
+        return desk.run("why", "t1", answers=asked(autopilot=found)).err
+
+    assert told(4) == ""
+    assert f"`reveille runs list --{flag} t1 --state failed`" in told(5)
+
+
 def test_a_service_that_is_away_is_named_and_not_asked_again(desk: Desk) -> None:
     run = finding("run", "r1", related=("k1",))
     first = asked(autopilot=[run])

@@ -42,6 +42,18 @@ class Explanation:
     silent: Mapping[Service, Failure]
     cut: bool
 
+    @property
+    def subject(self) -> str:
+        """What was asked about, as far as autopilot knows it; empty for anything else."""
+        return next(
+            (
+                str(each.values["subject"])
+                for each in self.findings
+                if each.values["subject_id"] == self.asked and each.service is Service.AUTOPILOT
+            ),
+            "",
+        )
+
 
 def explain(client: Client, asked: str) -> Explanation:
     """Ask every service about an id, then about what its findings lead to, breadth first."""

@@ -18,6 +18,10 @@ from reveille_cli.options import DEFAULT_DIR, DEFAULT_OUTPUT, DataDirOption, Out
 from reveille_cli.printer import Printer, state_text
 from reveille_cli.terminal import LINES, visible
 
+# As many runs of a trigger or an autopilot are told; there may be more.
+RECENT_RUNS = 5
+_RUNS_OF = {"trigger": "--trigger", "autopilot": "--autopilot"}
+
 
 def why(
     some_id: Annotated[
@@ -25,7 +29,7 @@ def why(
         typer.Argument(
             metavar="ID",
             help="A trigger, autopilot, run, delivery, execution, wakeup, agent run, issue (also by"
-            " its identifier), agent or occurrence key.",
+            " its identifier), agent, squad or occurrence key.",
         ),
     ],
     data_dir: DataDirOption = DEFAULT_DIR,
@@ -91,6 +95,12 @@ def show_finding(found: Found, printer: Printer) -> None:
 def _say_limits(found: Explanation, printer: Printer) -> None:
     for service, failure in found.silent.items():
         printer.note(f"{service} could not be asked: {failure.message}")
+    flag = _RUNS_OF.get(found.subject)
+    if flag and sum(each.values["subject"] == "run" for each in found.findings) >= RECENT_RUNS:
+        printer.note(
+            f"Of its runs the newest are told: `reveille runs list {flag} {found.asked}"
+            " --state failed` finds others."
+        )
     if found.cut:
         printer.note("There is more that this leads to; ask about one of the ids above.")
 
