@@ -8,7 +8,7 @@ from reveille.autopilot.v1 import autopilot_service_pb2 as autopilot
 from reveille.autopilot.v1 import workspace_service_pb2 as workspace
 from reveille.autopilot.v1.autopilot_pb2 import Autopilot
 from reveille.explain.v1 import explain_service_pb2 as pb
-from reveille.heartbeat.v1 import agent_pb2, issue_pb2, run_pb2, wakeup_pb2
+from reveille.heartbeat.v1 import agent_pb2, issue_pb2, project_pb2, run_pb2, squad_pb2, wakeup_pb2
 from reveille_cli.apis import (
     AGENT_RUNS,
     AGENTS,
@@ -162,3 +162,45 @@ def test_why_of_what_only_looks_like_one(desk: Desk) -> None:
 
     assert outcome.exit_code == 3
     assert outcome.requests[1].id == "ABC-1"
+
+
+@pytest.mark.parametrize("verb", ["create", "update"])
+def test_an_autopilot_for_a_squad_and_a_project_by_their_names(desk: Desk, verb: str) -> None:
+    squads = squad_pb2.ListSquadsResponse(squads=[squad_pb2.Squad(squad_id=A, name="crew")])
+    projects = project_pb2.ListProjectsResponse(
+        projects=[project_pb2.Project(project_id=OTHER, name="Beacon")]
+    )
+    found = [
+        Answer(AGENTS, "ListSquads", squads),
+        Answer(ISSUES, "ListProjects", projects),
+    ]
+    line: tuple[str, ...] = (P,)
+    if verb == "create":
+        line = ("T", "--mode", "create_issue", "--prompt", "Look.")
+        done = [Answer(AUTOPILOTS, "CreateAutopilot", autopilot.CreateAutopilotResponse())]
+    else:
+        done = [
+            Answer(AUTOPILOTS, "GetAutopilot", autopilot.GetAutopilotResponse()),
+            Answer(AUTOPILOTS, "UpdateAutopilot", autopilot.UpdateAutopilotResponse()),
+        ]
+
+    outcome = desk.run(
+        *("autopilots", verb, *line, "--squad", "crew", "--project", "Beacon", "-w", W),
+        answers=[*found, *done],
+    )
+
+    asked = outcome.requests[-1] if verb == "create" else outcome.requests[-1].autopilot
+    assert (asked.squad_id, asked.project_id) == (A, OTHER)
+
+
+def test_an_autopilot_that_is_to_have_no_project(desk: Desk) -> None:
+    outcome = desk.run(
+        *("autopilots", "update", P, "--project", ""),
+        answers=[
+            Answer(AUTOPILOTS, "GetAutopilot", autopilot.GetAutopilotResponse()),
+            Answer(AUTOPILOTS, "UpdateAutopilot", autopilot.UpdateAutopilotResponse()),
+        ],
+    )
+
+    assert outcome.requests[-1].autopilot.project_id == ""
+    assert list(outcome.requests[-1].update_mask.paths) == ["project_id"]

@@ -153,7 +153,12 @@ def listen(
     ] = None,
     workspace: Annotated[
         str | None,
-        typer.Option("--workspace", "-w", envvar=WORKSPACE_VARIABLE, help="The workspace."),
+        typer.Option(
+            "--workspace",
+            "-w",
+            envvar=WORKSPACE_VARIABLE,
+            help="The workspace, by id or name; the only one there is when left out.",
+        ),
     ] = None,
     data_dir: DataDirOption = DEFAULT_DIR,
     output: OutputOption = DEFAULT_OUTPUT,

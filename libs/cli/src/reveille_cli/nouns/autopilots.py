@@ -14,7 +14,7 @@ from reveille_cli.declare import Noun, Param, Verb
 from reveille_cli.exits import ExitCode
 from reveille_cli.failures import refused
 from reveille_cli.jsonform import plain
-from reveille_cli.names import AGENT, AUTOPILOT, SQUAD
+from reveille_cli.names import AGENT, AUTOPILOT, PROJECT, SQUAD
 from reveille_cli.nouns.shared import ETAG, REQUEST_ID, WORKSPACE, in_states, the
 from reveille_cli.printer import Printer
 
@@ -102,7 +102,9 @@ NOUN = Noun(
                 Param("title", "The title.", argument=True),
                 WORKSPACE,
                 Param("agent_id", "The agent that works.", flag="--agent", names=AGENT),
-                Param("squad_id", "The squad whose leader works instead.", flag="--squad"),
+                Param(
+                    "squad_id", "The squad whose leader works instead.", flag="--squad", names=SQUAD
+                ),
                 Param("execution_mode", "What a trigger makes.", flag="--mode", required=True),
                 Param("prompt", "What the agent is asked to do.", file=True, required=True),
                 Param(
@@ -111,7 +113,9 @@ NOUN = Noun(
                     flag="--issue-title",
                 ),
                 Param("overlap_policy", _OVERLAP, flag="--overlap"),
-                Param("project_id", "The project of created issues.", flag="--project"),
+                Param(
+                    "project_id", "The project of created issues.", flag="--project", names=PROJECT
+                ),
                 Param(
                     "subscriber_user_ids",
                     "A member who follows it; may be repeated.",
@@ -161,7 +165,13 @@ NOUN = Noun(
                 ),
                 Param("autopilot.execution_mode", "What a trigger makes.", flag="--mode"),
                 Param("autopilot.overlap_policy", _OVERLAP, flag="--overlap"),
-                Param("autopilot.project_id", "The project of issues.", flag="--project"),
+                Param(
+                    "autopilot.project_id",
+                    "The project of created issues (none when empty).",
+                    flag="--project",
+                    names=PROJECT,
+                    clears=True,
+                ),
                 Param(
                     "autopilot.subscriber_user_ids",
                     "A member who follows it; may be repeated, and an empty one clears the list.",

@@ -47,7 +47,12 @@ def watch(
     trigger: Annotated[str | None, typer.Option(help="Only of this trigger.")] = None,
     workspace: Annotated[
         str | None,
-        typer.Option("--workspace", "-w", envvar=WORKSPACE_VARIABLE, help="The workspace."),
+        typer.Option(
+            "--workspace",
+            "-w",
+            envvar=WORKSPACE_VARIABLE,
+            help="The workspace, by id or name; the only one there is when left out.",
+        ),
     ] = None,
     data_dir: DataDirOption = DEFAULT_DIR,
     output: OutputOption = DEFAULT_OUTPUT,
@@ -97,7 +102,10 @@ NOUN = Noun(
                 Param("provider", "Only of this sender's scheme."),
                 Param("dedupe_id", "Only with this id of the sender's.", flag="--id"),
                 Param(
-                    "body_sha256", "Only with this hash of the body.", flag="--hash", apply=_hash
+                    "body_sha256",
+                    "Only with this SHA-256 of the body, in hexadecimal.",
+                    flag="--hash",
+                    apply=_hash,
                 ),
             ),
             shows="deliveries",

@@ -30,8 +30,9 @@ def truth(text: str, name: str) -> bool:
 
 
 def the(field: str, help_text: str, names: Naming | None = None) -> Param:
-    """Declare the id a verb is about, given by position."""
-    return Param(field, help_text, argument=True, names=names)
+    """Declare the id a verb is about, given by position and called by its own name."""
+    own = field.rpartition(".")[2]
+    return Param(field, help_text, flag=own, argument=True, names=names)
 
 
 def only_of(field: str, flag: str, what: str, names: Naming | None = None) -> Param:
