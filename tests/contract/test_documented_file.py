@@ -9,7 +9,7 @@ import pytest
 
 from reveille_autopilot.domain.accepting import DEFAULT_BODY_BYTES, MAX_BODY_BYTES
 from reveille_cli.apply.document import Problems, load
-from reveille_cli.apply.wanted import TRIGGER, read_wanted
+from reveille_cli.apply.wanted import LISTED, TRIGGER, WORKSPACE, Kind, read_wanted
 
 PAGE = (Path(__file__).resolve().parents[2] / "docs/how-to/apply-a-file.md").read_text("utf-8")
 
@@ -34,6 +34,14 @@ def test_the_page_names_all_that_a_file_may_say_of_a_trigger() -> None:
     said = {TRIGGER.identity, *(each.key for each in TRIGGER.settings), *TRIGGER.more}
 
     assert [key for key in sorted(said) if not re.search(rf"\b{key}\b", PAGE)] == []
+
+
+@pytest.mark.parametrize("kind", [WORKSPACE, *LISTED, TRIGGER], ids=lambda kind: str(kind.key))
+def test_the_table_of_the_page_names_all_that_a_thing_may_have(kind: Kind) -> None:
+    (row,) = (line for line in PAGE.splitlines() if line.startswith(f"| `{kind.key}` |"))
+
+    may_have = {kind.identity, *(each.key for each in kind.settings), *kind.more}
+    assert may_have - set(re.findall(r"`(\w+)`", row)) == set()
 
 
 def test_the_page_has_the_limits_of_a_body() -> None:

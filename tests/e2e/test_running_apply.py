@@ -95,10 +95,42 @@ async def test_a_file_is_applied_once_and_changes_nothing_again(
         "schedule.cron": {"before": "0 3 * * *", "after": "0 4 * * *"}
     }
     # A refusal by a service names the line, and the next call goes on from there.
-    edited.write_text(text.replace("0 4 * * *", "61 * * * *"), encoding="utf-8")
+    edited.write_text(text.replace("{{date}}", "{{month}}"), encoding="utf-8")
     refused = await applied(world, edited, code=2)
-    assert refused["error"]["reason"] == "invalid_cron"
-    assert "edited.yaml:25" in refused["error"]["hint"]
+    assert refused["error"]["field"] == "autopilot.issue_title_template"
+    assert "edited.yaml:28" in refused["error"]["hint"]
+    # What can be told before is told by its line, and nothing is done.
+    wrong = text.replace("0 4 * * *", "61 * * * *").replace("provider: github", "provider: gitbub")
+    edited.write_text(wrong.replace("label: from github", "label: from nowhere"), encoding="utf-8")
+    for words in ((), ("--dry-run",)):
+        refused = await applied(world, edited, *words, code=2)
+        assert refused["error"]["field"].endswith("edited.yaml:26")
+    edited.write_text(edited.read_text(encoding="utf-8").replace("61 * * * *", "0 4 * * *"))
+    for words in ((), ("--dry-run",)):
+        refused = await applied(world, edited, *words, code=2)
+        assert refused["error"]["field"].endswith("edited.yaml:34")
+        assert "provider: must be" in refused["error"]["message"]
+
+
+async def test_an_agent_with_a_secret_from_elsewhere_is_applied_once(
+    world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = tmp_path / "secret.yaml"
+    file.write_text(
+        "workspace: {name: Sealed, issuePrefix: SLD}\n"
+        "agents: [{name: a, adapter: process, maxConcurrentRuns: 0,\n"
+        "  config: {command: [run], env: {API_KEY: {fromEnv: SOME_API_KEY}}}}]\n",
+        encoding="utf-8",
+    )
+    for key, actions in (
+        ("of today", ["create", "create"]),
+        ("of today", []),
+        ("of tomorrow", ["send_secrets"]),
+        ("of tomorrow", []),
+    ):
+        monkeypatch.setenv("SOME_API_KEY", key)
+        changes = (await applied(world, file))["changes"]
+        assert [each["action"] for each in changes] == actions
 
 
 @pytest.mark.parametrize("output", ["json", "table"])
@@ -168,7 +200,8 @@ autopilots:
     # What the gateway refuses names the line, and changes nothing.
     refused = await with_options(", options: {generic: {header: X-A}}", code=2)
     assert refused["error"]["reason"] == "invalid_field"
-    assert "hooks.yaml:9" in refused["error"]["hint"]
+    assert refused["error"]["field"].endswith("hooks.yaml:9")
+    assert "options.generic" in refused["error"]["message"]
     assert (await hook())["options"] == {"rate_per_minute": 20}
     assert len((await with_options(", options: {}"))["changes"]) == 1
     assert "options" not in await hook()

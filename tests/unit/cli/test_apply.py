@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 import yaml
 
-from reveille.autopilot.v1 import autopilot_pb2
+from reveille.autopilot.v1 import autopilot_pb2, workspace_service_pb2
+from reveille.heartbeat.v1 import agent_pb2
 from reveille.webhook.v1 import endpoint_service_pb2
 from reveille_cli.apply.document import Problems, load
 from reveille_cli.apply.export import document_of
@@ -358,3 +359,111 @@ def test_an_export_leaves_usual_options_of_a_hook_out(usual: str) -> None:
     assert "options" not in document["autopilots"][0]["triggers"][0]
     some = document_of(as_made(hook("{content_policy: flag, generic: {event: ''}}")))
     assert some["autopilots"][0]["triggers"][0]["options"] == {"content_policy": "flag"}
+
+
+@pytest.mark.parametrize(
+    ("standing", "wanted"),
+    [
+        ("maxBodyBytes: 262144", "maxBodyBytes: 0"),
+        ('events: ["issues:opened,closed"]', 'events: ["issues: opened, closed"]'),
+    ],
+)
+def test_a_hook_that_only_says_it_otherwise_is_the_same(standing: str, wanted: str) -> None:
+    one, other = (read(HOOK.replace("options: OPTIONS", each)) for each in (standing, wanted))
+
+    assert plan(other, as_made(one)) == []
+
+
+def test_words_for_the_usual_and_blanks_around_them_make_no_difference() -> None:
+    text = """\
+workspace: {name: W, quota: off}
+agents: [{name: " a ", adapter: echo, maxConcurrentRuns: 0, invokers: [" ann "]}]
+autopilots:
+  - title: T
+    agent: " a "
+    mode: run_only
+    prompt: Look.
+    issueTitle: |
+      Report of {{date}}
+"""
+    things = read(text)
+    standing = as_made(things)
+    workspace, agent, rule = (standing.things[each.key] for each in things)
+    assert workspace.quota.action == workspace_service_pb2.QUOTA_ACTION_OFF
+    assert (agent.name, list(agent.invocation_user_ids)) == ("a", ["ann"])
+    assert rule.issue_title_template == "Report of {{date}}"
+    agent.max_concurrent_runs = 1
+
+    assert plan(things, standing) == []
+
+
+def test_numbers_are_texts_as_they_stand_and_whole_where_numbers_are_wanted() -> None:
+    label = HOOK.replace("label: builds", "label: 0123").replace("options: OPTIONS", "")
+    assert read(label)[-1].name == "0123"
+    timeout = HOOK.replace("config: {summary: Seen.}", "runTimeout: 900").replace(
+        "options: OPTIONS", "maxBodyBytes: 1000"
+    )
+    assert read(timeout)[1].message.run_timeout.seconds == 900
+    wrong = timeout.replace("900", "true").replace("1000", "1.5")
+    assert refusals(wrong) == [
+        "2 runTimeout must be a text: true is none without quotes",
+        "11 maxBodyBytes must be a whole number",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("clock", "told"),
+    [
+        ('cron: "61 * * * *"', "10 cron: minute: "),
+        ('cron: "0 0 30 2 *"', "10 cron: "),
+        ('cron: "@daily"\n        timeZone: Nowhere/Land', "11 timeZone: "),
+    ],
+)
+def test_a_schedule_that_cannot_be_is_refused_with_its_line(clock: str, told: str) -> None:
+    text = HOOK.replace("provider: generic_hmac\n        options: OPTIONS", clock)
+
+    (refusal,) = refusals(text)
+
+    assert refusal.startswith(told)
+
+
+def test_a_secret_is_known_by_its_last_characters_not_bytes(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("UMLAUTS", "0123456789 äöüß")
+    things = read(HOOK.replace("options: OPTIONS", "signingSecret: {fromEnv: UMLAUTS}"))
+
+    assert plan(things, as_made(things), **{"id of builds": {"äöüß"}}) == []
+
+
+def agent_with(env: str) -> list[Wanted]:
+    return read(f"workspace: {{name: W}}\nagents: [{{name: a, adapter: process, config: {env}}}]\n")
+
+
+def test_secrets_that_are_not_shown_are_sent_again_and_differ_only_where_the_rest_does() -> None:
+    shown = as_made(agent_with('{command: [run], env: {API_KEY: "********", LEVEL: "1"}}'))
+
+    (sent,) = plan(agent_with("{command: [run], env: {API_KEY: new, LEVEL: '1'}}"), shown)
+    (other,) = plan(agent_with("{command: [run], env: {API_KEY: new, LEVEL: '2'}}"), shown)
+
+    assert (sent.action, sent.differences) == (Action.SEND_SECRETS, ())
+    assert (other.action, other.mask) == (Action.UPDATE, ["adapter_config"])
+    assert plan(agent_with('{command: [run], env: {API_KEY: "********", LEVEL: "1"}}'), shown) == []
+
+
+def test_an_archived_agent_is_refused_and_exported_only_where_a_rule_names_it() -> None:
+    things = read(
+        "workspace: {name: W}\n"
+        "agents: [{name: a, adapter: echo}, {name: b, adapter: echo}]\n"
+        "autopilots: [{title: T, agent: a, mode: run_only, prompt: Look.}]\n"
+    )
+    standing = as_made(things)
+    for name in ("a", "b"):
+        standing.things["agent", "", name].status = agent_pb2.AGENT_STATUS_ARCHIVED
+
+    with pytest.raises(Failure) as raised:
+        plan(things, standing)
+
+    told = [each.description for each in raised.value.violations]
+    assert told[1].startswith("agent 'b' is archived and stays so")
+    assert [each["name"] for each in document_of(standing)["agents"]] == ["a"]

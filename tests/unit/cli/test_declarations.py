@@ -26,6 +26,7 @@ _BY_ACTION = {
     "WatchDeliveries": "deliveries watch",
     "ExplainSignature": "hooks explain",
     "ListProviders": "hooks sign",
+    "CheckEndpoint": "apply",
     "Explain": "why",
     "PreviewSchedule": "schedule preview, which asks the evaluator itself",
 }
@@ -95,6 +96,9 @@ def test_a_verb_fits_the_contract(noun: Noun, verb: Verb) -> None:
             assert not (param.argument and field.is_repeated)
     names = [param.name for param in verb.params]
     assert len(names) == len(set(names))
+    # What a person reads is the thing's id, not the way to it in the request.
+    paths = {param.field.replace(".", "_") for param in verb.params if "." in param.field}
+    assert paths.isdisjoint(param.label for param in verb.params if param.argument)
     if verb.shows:
         shown = method.output_type.fields_by_name[verb.shows]
         others = {field.name for field in method.output_type.fields} - {verb.shows}

@@ -53,6 +53,8 @@ class Failure(Exception):
         self.hint = hint
         self.violations = violations
         self.metadata = dict(metadata or {})
+        # What stands beside the error in JSON: it was made all the same, and shows only now.
+        self.beside: dict[str, object] = {}
 
     def document(self) -> dict[str, object]:
         """Return the error as `-o json` shows it."""
@@ -68,7 +70,7 @@ class Failure(Exception):
             error["metadata"] = self.metadata
         if self.hint:
             error["hint"] = self.hint
-        return {"error": error}
+        return {"error": error, **self.beside}
 
     def lines(self) -> list[str]:
         """Return the error as a person reads it."""

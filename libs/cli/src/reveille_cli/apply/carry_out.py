@@ -12,6 +12,7 @@ from reveille_cli.apply.standing import Standing
 from reveille_cli.apply.wanted import Wanted
 from reveille_cli.connection import Client
 from reveille_cli.failures import Failure
+from reveille_cli.nouns.triggers import add_or_undo
 
 _APIS: dict[str, tuple[Api, str]] = {
     "workspace": (WORKSPACES, "Workspace"),
@@ -27,8 +28,8 @@ class Hook:
 
     autopilot: str
     trigger: str
-    path: str
-    url: str
+    hook_path: str
+    hook_url: str
 
 
 @dataclass(slots=True)
@@ -38,7 +39,10 @@ class CarryOut:
     client: Client
     standing: Standing
     name: str
+    # Those that are whole: one that awaits its secret has an address that nobody has seen.
     hooks: list[Hook] = field(default_factory=list)
+    # Steps that turned out to change nothing.
+    idle: list[Change] = field(default_factory=list)
 
     def __call__(self, changes: Sequence[Change]) -> None:
         """Do all steps in their order; the first refusal ends it, the rest is for next time."""
@@ -47,8 +51,9 @@ class CarryOut:
                 self._do(change)
             except Failure as failure:
                 where = f"{self.name}:{change.wanted.line}"
+                said = f"{failure.hint}; " if failure.hint else ""
                 failure.hint = (
-                    f"that is {change.wanted.kind.word} {change.wanted.name!r}, {where};"
+                    f"{said}that is {change.wanted.kind.word} {change.wanted.name!r}, {where};"
                     f" {done} of {len(changes)} steps are done, and apply goes on where it stopped"
                 )
                 raise
@@ -66,6 +71,14 @@ class CarryOut:
                 self._move("PauseAutopilot", wanted)
             case Action.RESUME:
                 self._move("ResumeAutopilot", wanted)
+            case Action.SEND_SECRETS:
+                before = self.standing.things[wanted.key]
+                self._send_update(wanted, before, ["adapter_config"])
+                if self.standing.things[wanted.key].etag == before.etag:
+                    self.idle.append(change)
+            case Action.ADD_SECRET if change.current is None:
+                # It came with its hook, which is never left without it.
+                pass
             case Action.ADD_SECRET:
                 trigger_id = self.standing.things[wanted.key].trigger_id
                 request = AUTOPILOTS.request(
@@ -102,6 +115,8 @@ class CarryOut:
         if word == "workspace":
             self.standing.workspace_id = made.workspace_id
             self._set_what_create_cannot(wanted, made)
+        if wanted.secret:
+            add_or_undo(self.client, made.trigger_id, wanted.secret)
         if word == "trigger" and answer.hook_path:
             url = answer.hook_url or self.client.hooks_url(answer.hook_path)
             self.hooks.append(Hook(wanted.parent, wanted.name, answer.hook_path, url))

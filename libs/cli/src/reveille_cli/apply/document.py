@@ -23,6 +23,8 @@ class Node:
 
     value: Any
     line: int
+    # A scalar as it stands in the file: what YAML reads as a number may be meant as a text.
+    written: str = ""
 
     def plain(self) -> Any:
         """Give the value without its lines."""
@@ -88,9 +90,17 @@ class Problems:
         if isinstance(node.value, str):
             return node.value
         if isinstance(node.value, int | float) and not isinstance(node.value, bool):
-            return str(node.value)
-        self.add(node.line, f"{what} must be a text")
+            return node.written
+        how = f": {node.written} is none without quotes" if node.written else ""
+        self.add(node.line, f"{what} must be a text{how}")
         return ""
+
+    def number(self, node: Node, what: str) -> int:
+        """Read a whole number."""
+        if isinstance(node.value, int) and not isinstance(node.value, bool):
+            return node.value
+        self.add(node.line, f"{what} must be a whole number")
+        return 0
 
     def truth(self, node: Node, what: str) -> bool:
         """Read true or false."""
@@ -180,4 +190,4 @@ def _node(loader: Any, node: yaml.Node, problems: Problems) -> Node:
     # A date is written as a text in every field of ours.
     if value is not None and not isinstance(value, str | bool | int | float):
         value = node.value
-    return Node(value, line)
+    return Node(value, line, str(node.value))

@@ -61,10 +61,7 @@ def _value(found: Problems, node: Node, field: Any, what: str) -> Any:
         return [found.text(each, what) for each in found.items(node, what)]
     if field.type != FieldDescriptor.TYPE_INT32:
         return found.text(node, what)
-    if isinstance(node.value, int) and not isinstance(node.value, bool):
-        return node.value
-    found.add(node.line, f"{what} must be a whole number")
-    return 0
+    return found.number(node, what)
 
 
 def _without_usual(values: Mapping[str, Any]) -> dict[str, Any]:

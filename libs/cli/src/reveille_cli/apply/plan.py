@@ -10,14 +10,21 @@ from typing import Any
 from google.protobuf.message import Message
 
 from reveille.autopilot.v1 import autopilot_pb2
+from reveille.heartbeat.v1 import agent_pb2
 from reveille.webhook.v1.endpoint_service_pb2 import EndpointOptions
 from reveille_cli.apply import hook_options
 from reveille_cli.apply.document import Problems
 from reveille_cli.apply.standing import Standing
-from reveille_cli.apply.wanted import TRIGGER, Wanted
+from reveille_cli.apply.wanted import AGENT, TRIGGER, Wanted
 from reveille_cli.jsonform import plain
 
 HIDDEN = "(hidden)"
+# What the services take a zero for.
+_USUAL: Mapping[str, int] = {"webhook.max_body_bytes": 262_144, "max_concurrent_runs": 1}
+_CONFIG = "adapter_config"
+# What stands for a secret of an agent.
+_MASKED = "********"
+_HINT = 4
 # What cannot be changed once a thing is there.
 _FIXED: Mapping[str, Sequence[str]] = {
     "workspace": ("issue_prefix",),
@@ -33,6 +40,8 @@ class Action(StrEnum):
     PAUSE = "pause"
     RESUME = "resume"
     ADD_SECRET = "add_secret"  # noqa: S105 - the name of an action
+    # Secrets of an agent that nobody is shown: only the service can tell whether they differ.
+    SEND_SECRETS = "send_secrets"
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,6 +100,8 @@ def make_plan(
             _refuse_fixed(wanted, current, found)
             if differences := _differences(wanted, current, standing):
                 changes.append(Change(Action.UPDATE, wanted, current, differences))
+            if _has_unseen(wanted, current):
+                changes.append(Change(Action.SEND_SECRETS, wanted, current))
         changes += _secret(wanted, current, hints) + _force(wanted, current)
     found.check()
     return changes
@@ -116,7 +127,11 @@ def _differences(wanted: Wanted, current: Any, standing: Standing) -> tuple[Diff
             found += _options(wanted, get(current, path))
             continue
         before, after = get(current, path), get(wanted.message, path)
-        if before == after or (isinstance(before, str) and _same(path, before, after)):
+        if (
+            before == after
+            or _same(path, before, after)
+            or (path == _CONFIG and _has_unseen(wanted, current))
+        ):
             continue
         if path in wanted.hidden:
             found.append(Difference(path, HIDDEN, HIDDEN))
@@ -134,11 +149,29 @@ def _options(wanted: Wanted, before: EndpointOptions) -> list[Difference]:
     return [Difference(f"{path}.{name}", old, new) for name, old, new in differing]
 
 
-def _same(path: str, before: str, after: str) -> bool:
+def _same(path: str, before: Any, after: Any) -> bool:
     """Forgive what the service writes in its own way."""
     if path == "schedule.cron":
-        return before.split() == after.split()
+        return bool(before.split() == after.split())
+    if path in _USUAL:
+        return bool((before or _USUAL[path]) == (after or _USUAL[path]))
     return path == "schedule.time_zone" and (before or "UTC") == (after or "UTC")
+
+
+def _has_unseen(wanted: Wanted, current: Any) -> bool:
+    """Tell whether the settings of an agent are the same but for secrets that are not shown."""
+    if _CONFIG not in wanted.paths:
+        return False
+    before, after = plain(current)[_CONFIG] or {}, plain(wanted.message)[_CONFIG] or {}
+    shown, given = before.get("env"), after.get("env")
+    if not isinstance(shown, Mapping) or not isinstance(given, Mapping):
+        return False
+    unseen = {
+        name: _MASKED
+        for name, value in given.items()
+        if shown.get(name) == _MASKED and value != _MASKED
+    }
+    return bool(unseen) and before == {**after, "env": {**given, **unseen}}
 
 
 def _as_new(wanted: Wanted) -> tuple[Difference, ...]:
@@ -181,6 +214,8 @@ def _refuse_fixed(wanted: Wanted, current: Any, found: Problems) -> None:
         if kinds[0] != kinds[1]:
             found.add(wanted.line, f"{where} is a {kinds[0]}; delete it, or use another label")
             return
+    if wanted.kind is AGENT and current.status == agent_pb2.AGENT_STATUS_ARCHIVED:
+        found.add(wanted.line, f"{where} is archived and stays so; take another name for a new one")
     for path in _FIXED.get(wanted.kind.word, ()):
         if path in wanted.paths and get(wanted.message, path) != get(current, path):
             found.add(wanted.line, f"{where}: {path} is {get(current, path)} and stays so")
@@ -190,7 +225,9 @@ def _secret(wanted: Wanted, current: Any, hints: Mapping[str, set[str]]) -> list
     if not wanted.secret:
         return []
     known = set() if current is None else hints.get(current.trigger_id, set())
-    if wanted.secret[-4:].decode(errors="replace") in known:
+    # Its hint is made as the gateway makes it.
+    end = wanted.secret.decode(errors="replace")[-_HINT:]
+    if "".join(each if each.isprintable() else "?" for each in end) in known:
         return []
     return [Change(Action.ADD_SECRET, wanted, current)]
 

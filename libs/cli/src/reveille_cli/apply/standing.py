@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from typing import Any
 
 from reveille_cli.apis import AGENTS, AUTOPILOTS, WORKSPACES, Api
@@ -76,10 +77,15 @@ def _read_triggers(client: Client, found: Standing, rule: Any) -> None:
 
 
 def read_hints(client: Client, trigger_id: str) -> set[str]:
-    """Read the hints of a webhook's signing secrets: four characters are all that shows."""
+    """Read the hints of a webhook's live secrets: four characters are all that shows."""
     request = AUTOPILOTS.request("ListSigningSecrets", trigger_id=trigger_id)
     answer = client.call(AUTOPILOTS, "ListSigningSecrets", request)
-    return {each.hint for each in answer.signing_secrets}
+    now = datetime.now(UTC)
+    return {
+        each.hint
+        for each in answer.signing_secrets
+        if not each.HasField("expire_time") or each.expire_time.ToDatetime(tzinfo=UTC) > now
+    }
 
 
 def _keep(found: Standing, key: Key, thing: Any) -> None:

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from typing import Any
 
+from google.protobuf.descriptor import FieldDescriptor
 from google.protobuf.json_format import ParseDict, ParseError
 
 from reveille.autopilot.v1 import autopilot_pb2, workspace_service_pb2
@@ -16,7 +18,8 @@ from reveille_cli.failures import Failure
 from reveille_cli.nouns.secrets import SECRET_BYTES
 from reveille_cli.nouns.triggers import listen
 from reveille_cli.nouns.workspaces import read_quota
-from reveille_cli.values import assign
+from reveille_cli.values import assign, field_of
+from reveille_cron import CronError, Schedule, parse, zone
 
 Reader = Callable[[Problems, Node, Any], None]
 
@@ -79,7 +82,9 @@ def _flag(path: str) -> Reader:
 
 
 def _quota(found: Problems, node: Node, message: Any) -> None:
-    read_quota(message.quota, found.text(node, "quota"), "quota")
+    # YAML reads a bare `off` as false.
+    text = "off" if node.value is False else found.text(node, "quota")
+    read_quota(message.quota, text, "quota")
 
 
 def _settings(found: Problems, node: Node, message: Any) -> None:
@@ -91,7 +96,7 @@ def _settings(found: Problems, node: Node, message: Any) -> None:
 
 def _people(path: str) -> Reader:
     def read(found: Problems, node: Node, message: Any) -> None:
-        users = {found.text(each, path) for each in found.items(node, path)}
+        users = {found.text(each, path).strip() for each in found.items(node, path)}
         getattr(message, path).extend(sorted(users))
 
     return read
@@ -99,6 +104,24 @@ def _people(path: str) -> Reader:
 
 def _events(found: Problems, node: Node, message: Any) -> None:
     listen(message.webhook, [found.text(each, "events") for each in found.items(node, "events")])
+
+
+def _cron(found: Problems, node: Node, message: Any) -> None:
+    """Read an expression by the evaluator that the services use."""
+    message.schedule.cron = found.text(node, "cron")
+    try:
+        Schedule(parse(message.schedule.cron), zone("UTC")).require_firing(datetime.now(UTC))
+    except CronError as error:
+        part = "" if error.field == "expression" else f" {error.field}:"
+        found.add(node.line, f"cron:{part} {error.message}; {error.hint}")
+
+
+def _time_zone(found: Problems, node: Node, message: Any) -> None:
+    message.schedule.time_zone = found.text(node, "timeZone").strip()
+    try:
+        zone(message.schedule.time_zone or "UTC")
+    except CronError as error:
+        found.add(node.line, f"timeZone: {error.message}; {error.hint}")
 
 
 WORKSPACE = Kind(
@@ -157,9 +180,9 @@ TRIGGER = Kind(
     "triggers",
     autopilot_pb2.Trigger,
     (
-        Setting("cron", "schedule.cron"),
+        Setting("cron", "schedule.cron", _cron),
         Setting("at", "schedule.run_at"),
-        Setting("timeZone", "schedule.time_zone"),
+        Setting("timeZone", "schedule.time_zone", _time_zone),
         Setting("provider", "webhook.provider"),
         Setting("events", "webhook.event_filters", _events),
         Setting("maxBodyBytes", "webhook.max_body_bytes"),
@@ -201,7 +224,7 @@ def _thing(kind: Kind, node: Node, found: Problems, parent: str = "") -> Wanted:
     message = kind.message()
     name = ""
     if kind.identity in given:
-        name = found.text(given[kind.identity], kind.identity)
+        name = found.text(given[kind.identity], kind.identity).strip()
     if not name:
         found.add(node.line, f"{kind.word}: {kind.identity} is missing")
     setattr(message, kind.path, name)
@@ -216,7 +239,7 @@ def _thing(kind: Kind, node: Node, found: Problems, parent: str = "") -> Wanted:
         if from_elsewhere(value) and setting.path != "prompt":
             hidden.add(setting.path)
         if setting.names:
-            references[setting.path] = (setting.names, found.text(value, setting.key))
+            references[setting.path] = (setting.names, found.text(value, setting.key).strip())
             continue
         _set(found, setting, value, message)
     _judge(kind, given, node, found)
@@ -238,10 +261,16 @@ def _set(found: Problems, setting: Setting, value: Node, message: Any) -> None:
     try:
         if setting.read is not None:
             setting.read(found, value, message)
-        elif isinstance(value.value, int) and not isinstance(value.value, bool):
-            assign(message, setting.path, value.value, setting.key)
+        elif field_of(message.DESCRIPTOR, setting.path).type == FieldDescriptor.TYPE_INT32:
+            assign(message, setting.path, found.number(value, setting.key), setting.key)
         else:
-            assign(message, setting.path, found.text(value, setting.key), setting.key)
+            known = len(found.found)
+            text = found.text(value, setting.key)
+            # The services do the same; a file that says otherwise would differ for ever.
+            text = text if setting.path == "prompt" else text.strip()
+            # What is no text has been told, and is no wrong one besides.
+            if len(found.found) == known:
+                assign(message, setting.path, text, setting.key)
     except Failure as failure:
         found.add(value.line, failure.message)
     except (TypeError, ValueError, ParseError) as error:

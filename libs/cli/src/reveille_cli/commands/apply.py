@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -10,6 +11,7 @@ import yaml
 
 from reveille_cli.apis import WORKSPACES
 from reveille_cli.apply.carry_out import CarryOut, Hook
+from reveille_cli.apply.check import check
 from reveille_cli.apply.document import Problems, load
 from reveille_cli.apply.export import document_of
 from reveille_cli.apply.plan import Action, Change, make_plan
@@ -39,9 +41,9 @@ def apply(
 ) -> None:
     """Make a workspace as a file says: members, agents, autopilots and their triggers.
 
-    Shows what differs and makes it so; applying it again changes nothing. What the file does not
-    name is left as it is, and nothing is ever deleted. Whatever is wrong with the file is told at
-    once, with its line, before anything is done.
+    Shows what differs and makes it so; applying it again changes nothing. Nothing is ever deleted:
+    what the file does not name is left as it is. Whatever is wrong with the file is told at once,
+    with its line, before anything is done.
     """
     with session(data_dir, output) as (client, printer):
         problems = Problems(file, Path() if file == STDIN else Path(file).parent)
@@ -52,12 +54,24 @@ def apply(
         things = read_wanted(load(text, problems), problems)
         standing = read_standing(client, things[0].name)
         changes = make_plan(things, standing, _hints(client, things, standing), problems)
+        check(client, changes, problems, strictly=dry_run)
         if not printer.as_json:
             _show_plan(changes, len(things), printer)
+        if dry_run:
+            _end(printer, changes, [], dry_run=True)
+            return
         carry_out = CarryOut(client, standing, file)
-        if not dry_run:
+        try:
             carry_out(changes)
-        _end(printer, changes, carry_out.hooks, dry_run=dry_run)
+        except Failure as failure:
+            if carry_out.hooks:
+                failure.beside["hooks"] = [asdict(each) for each in carry_out.hooks]
+            raise
+        finally:
+            # Whatever ended it: an address that is not shown now is lost.
+            _show_hooks(carry_out.hooks, printer)
+        done = [each for each in changes if each not in carry_out.idle]
+        _end(printer, done, carry_out.hooks, dry_run=False)
 
 
 def export(
@@ -126,7 +140,7 @@ def _show_plan(changes: list[Change], things: int, printer: Printer) -> None:
         for each in change.differences:
             before = "" if change.action is Action.CREATE else f"{_short(each.before)} -> "
             printer.text(f"    {each.path}: {before}{_short(each.after)}")
-    touched = {change.wanted.key for change in changes}
+    touched = {change.wanted.key for change in changes if change.action is not Action.SEND_SECRETS}
     printer.note(f"{len(touched)} of {things} things differ.")
 
 
@@ -135,29 +149,28 @@ def _short(value: Any) -> str:
     return text if len(text) <= _LONGEST else f"{text[:_LONGEST]}…"
 
 
+def _show_hooks(hooks: list[Hook], printer: Printer) -> None:
+    if printer.as_json or not hooks:
+        return
+    for each in hooks:
+        printer.text(f"{each.autopilot} / {each.trigger}: {each.hook_url or each.hook_path}")
+    printer.note(CREDENTIAL_NOTE)
+
+
 def _end(printer: Printer, changes: list[Change], hooks: list[Hook], *, dry_run: bool) -> None:
     if printer.as_json:
         printer.document(
             {
                 "applied": not dry_run,
                 "changes": [change.document() for change in changes],
-                "hooks": [
-                    {
-                        "autopilot": each.autopilot,
-                        "trigger": each.trigger,
-                        "hook_path": each.path,
-                        "hook_url": each.url,
-                    }
-                    for each in hooks
-                ],
+                "hooks": [asdict(each) for each in hooks],
             }
         )
         return
-    for each in hooks:
-        printer.text(f"{each.autopilot} / {each.trigger}: {each.url or each.path}")
-    if hooks:
-        printer.note(CREDENTIAL_NOTE)
     if dry_run:
-        printer.note("Nothing was changed.")
+        printer.note(
+            "Nothing was changed. What a service judges only when it is done was not checked: an"
+            " agent's settings, how long texts may be, and what you may do."
+        )
     elif changes:
         printer.note("Done.")

@@ -31,7 +31,8 @@ def listen(webhook: Any, events: Sequence[str]) -> None:
     """Set the events a webhook listens for, written like `issues:opened,closed`."""
     for wanted in events:
         name, _, actions = wanted.partition(":")
-        webhook.event_filters.add(event=name, actions=[each for each in actions.split(",") if each])
+        named = (each.strip() for each in actions.split(","))
+        webhook.event_filters.add(event=name.strip(), actions=[each for each in named if each])
 
 
 def _filters(request: Any, events: list[str], name: str) -> None:
@@ -114,7 +115,7 @@ def create_webhook(
         listen(request.webhook, event or ())
         response = client.call(AUTOPILOTS, "CreateTrigger", request)
         if secret:
-            _add_or_undo(client, response.trigger.trigger_id, secret, request_id)
+            add_or_undo(client, response.trigger.trigger_id, secret, request_id)
         if not response.hook_url:
             response.hook_url = client.hooks_url(response.hook_path)
         _show_hook(printer, response)
@@ -129,7 +130,9 @@ def _new_options(request: Any, text: str, name: str) -> None:
     _options(request.trigger.webhook, text, name)
 
 
-def _add_or_undo(client: Client, trigger_id: str, secret: bytes, request_id: str | None) -> None:
+def add_or_undo(
+    client: Client, trigger_id: str, secret: bytes, request_id: str | None = None
+) -> None:
     """Add the secret of a new trigger; without it the trigger would take unsigned posts."""
     request = AUTOPILOTS.request(
         "AddSigningSecret", trigger_id=trigger_id, secret=secret, request_id=request_id or ""
