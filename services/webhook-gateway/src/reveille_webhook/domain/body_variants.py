@@ -7,10 +7,10 @@ came, and what would grow beyond that is not made.
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Iterator
 from typing import Any
 
+from reveille_webhook.domain.document import unescaped
 from reveille_webhook.domain.inflate import CODINGS, Broken, TooLarge, inflate
 from reveille_webhook.domain.request import Request, values_of
 
@@ -32,8 +32,6 @@ _STYLES: tuple[tuple[str, dict[str, Any]], ...] = (
     ("indented", {"indent": 2}),
     ("keys in order", {"separators": (",", ":"), "sort_keys": True}),
 )
-# A run without an end would cost the matcher many times its length.
-_FORM_PARTS = re.compile(rb"((?:%[0-9A-Fa-f]{2}){1,256})|[^%]+|%")
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 
 
@@ -57,7 +55,7 @@ def variants(request: Request) -> Iterator[tuple[str, str, bytes]]:
         yield "trailing_newline", "", body.removesuffix(ending)
     yield "body_encoding", "", body.removeprefix(_BYTE_ORDER_MARK)
     if body.startswith(b"payload=") and len(body) <= _LARGEST_DOCUMENT:
-        yield "form_content", "", _form_content(body[8:].replace(b"+", b" "))
+        yield "form_content", "", unescaped(body[8:])
     for style, written in _written_again(body):
         yield "reserialized_body", style, written
         yield "reserialized_body", style, written.replace(b"/", b"\\/")
@@ -72,15 +70,6 @@ def _inflated(request: Request) -> bytes | None:
         return inflate(request.body, coding, _LARGEST_BODY)
     except (Broken, TooLarge):
         return None
-
-
-def _form_content(form: bytes) -> bytes:
-    """Read escapes one after another: a list of all of them would be many times the form."""
-    content = bytearray()
-    for part in _FORM_PARTS.finditer(form):
-        escapes = part[1]
-        content += bytes.fromhex(escapes.replace(b"%", b"").decode()) if escapes else part[0]
-    return bytes(content)
 
 
 def _written_again(body: bytes) -> Iterator[tuple[str, bytes]]:

@@ -10,10 +10,10 @@ from dataclasses import dataclass
 from typing import Any
 from urllib.parse import parse_qs
 
+from reveille_webhook.domain.document import MOST_FIELDS
 from reveille_webhook.domain.json_syntax import is_json
 
 _LONGEST_NUMBER = 4000
-_MOST_FIELDS = 1000
 FORM = "application/x-www-form-urlencoded"
 
 
@@ -71,9 +71,9 @@ def _json(body: bytes) -> Parsed:
 def _form(body: bytes) -> Parsed:
     text = body.decode("utf-8", "replace")
     try:
-        fields = parse_qs(text, keep_blank_values=True, max_num_fields=_MOST_FIELDS)
+        fields = parse_qs(text, keep_blank_values=True, max_num_fields=MOST_FIELDS)
     except ValueError:
-        return Parsed({}, f"the form has more than {_MOST_FIELDS} fields")
+        return Parsed({}, f"the form has more than {MOST_FIELDS} fields")
     if "payload" in fields:
         return _json(fields["payload"][0].encode("utf-8", "surrogatepass"))
     return Parsed({name: values[0] for name, values in fields.items()})

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import hmac
-import json
 from collections.abc import Sequence
 from typing import assert_never
 
@@ -14,6 +13,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 from cryptography.hazmat.primitives.hashes import SHA256
 from cryptography.hazmat.primitives.serialization import load_der_public_key
 
+from reveille_webhook.domain.document import document_of
 from reveille_webhook.domain.keys import key_of, seconds_of, signature_of
 from reveille_webhook.domain.provider import Provider
 from reveille_webhook.domain.request import Request, at_path, values_of
@@ -115,14 +115,6 @@ def _values(source: Header | Path, request: Request) -> list[bytes]:
         return values_of(request.headers, source.name)
     found = at_path(document_of(request.body), source.path)
     return [found.encode("utf-8", "replace")] if isinstance(found, str) else []
-
-
-def document_of(body: bytes) -> object:
-    """Read a body that carries its own signature; None when it cannot be read."""
-    try:
-        return json.loads(body)
-    except (ValueError, RecursionError):
-        return None
 
 
 def _items(scheme: Scheme, request: Request) -> list[bytes] | None:

@@ -19,11 +19,11 @@ from cryptography.hazmat.primitives.asymmetric.rsa import RSAPublicKey
 from cryptography.hazmat.primitives.hashes import SHA1, SHA256, HashAlgorithm
 from cryptography.hazmat.primitives.serialization import load_der_public_key, load_pem_public_key
 
-from reveille_webhook.domain.keys import key_of, signature_of
+from reveille_webhook.domain.document import document_of, form_of
+from reveille_webhook.domain.keys import key_of, seconds_of, signature_of
 from reveille_webhook.domain.parsing import FORM
 from reveille_webhook.domain.request import Request, at_path, values_of
-from reveille_webhook.domain.scheme import Encoding, Key
-from reveille_webhook.domain.signature import document_of
+from reveille_webhook.domain.scheme import Encoding, Key, Unit
 from reveille_webhook.domain.states import SignatureState
 from reveille_webhook.domain.verdict import INVALID, MISSING, Verdict
 
@@ -193,10 +193,8 @@ def _twilio_form(request: Request) -> bytes | None:
     if request.content_type.partition(";")[0].strip().lower() != FORM:
         # Nothing would vouch for such a body.
         return None
-    # Latin-1 both ways: every byte stays what it is.
-    text = request.body.decode("latin-1")
-    fields = parse_qsl(text, keep_blank_values=True, encoding="latin-1")
-    return "".join(name + value for name, value in sorted(set(fields))).encode("latin-1")
+    fields = form_of(request.body)
+    return None if fields is None else b"".join(map(b"".join, sorted(set(fields))))
 
 
 def _with_and_without_port(url: str) -> Iterable[str]:

@@ -40,6 +40,8 @@ from reveille_webhook.usecases.secrets import Secrets, SecretUses
 from reveille_webhook.usecases.store_delivery import STORE_PATIENCE, StoreDelivery
 
 _LEAST_WAIT = 0.05
+# Longer than any question: what is longer is not read before it is verified.
+_LONGEST_QUESTION = 4096
 
 
 class Receive:
@@ -229,11 +231,8 @@ class Receive:
 def _asked(provider: Provider, request: Request, secrets: tuple[bytes, ...]) -> Asked:
     """Read what an unsigned question may hold; the body only where some handshake looks at it."""
     reads = any(each.unsigned and each.method == "POST" for each in provider.handshakes)
-    document = (
-        parsing.parse(request.body, request.content_type).document
-        if reads and request.method == "POST"
-        else {}
-    )
+    short = request.method == "POST" and len(request.body) <= _LONGEST_QUESTION
+    document = parsing.parse(request.body, request.content_type).document if reads and short else {}
     # Not read as an address: its host is whatever the sender says.
     query = dict(parse_qsl(request.url.partition("?")[2], keep_blank_values=True))
     return Asked(request, document, query, secrets)
