@@ -26,7 +26,7 @@ from reveille_webhook.domain.keys import seconds_of
 from reveille_webhook.domain.provider import Handshake, Provider, Reply, problems
 from reveille_webhook.domain.request import Request
 from reveille_webhook.domain.scheme import Algorithm, Encoding, Header, Kind, Scheme, Stamp, Unit
-from reveille_webhook.domain.signature import verify
+from reveille_webhook.domain.signature import MOST_SIGNATURES, verify
 from reveille_webhook.domain.states import SignatureState
 from reveille_webhook.providers.table import PROVIDERS
 
@@ -153,6 +153,27 @@ def test_more_signatures_than_anybody_sends_are_not_tried() -> None:
 
     assert state_of(pagerduty, [SECRET], few) is SignatureState.VALID
     assert state_of(pagerduty, [SECRET], many) is SignatureState.INVALID
+
+
+@pytest.mark.parametrize("signatures", [1, MOST_SIGNATURES])
+def test_what_is_signed_is_hashed_once_for_each_secret_however_many_are_listed(
+    monkeypatch: pytest.MonkeyPatch, signatures: int
+) -> None:
+    right = b"v1=" + hmac.digest(SECRET, BODY, "sha256").hex().encode()
+    listed = b",".join([b"v1=" + b"00" * 32] * (signatures - 1) + [right])
+    hashed: list[bytes] = []
+    digest = hmac.digest
+
+    def counted(key: bytes, message: bytes, algorithm: Any) -> bytes:
+        hashed.append(key)
+        return digest(key, message, algorithm)
+
+    monkeypatch.setattr(hmac, "digest", counted)
+    request = Request([(b"x-pagerduty-signature", listed)], BODY)
+    verdict = verify(PROVIDERS["pagerduty"], [b"another", SECRET, b"a third"], request, NOW)
+
+    assert (verdict.state, verdict.matched) == (SignatureState.VALID, 1)
+    assert hashed == [b"another", SECRET, b"a third"]
 
 
 @pytest.mark.parametrize("provider", PROVIDERS.values(), ids=lambda each: each.name)

@@ -75,8 +75,8 @@ def verify_scheme(
     matched = None
     # Every secret is tried, so that the time says nothing about which one it was.
     for index, secret in enumerate(secrets):
-        for kind, signature in given:
-            if _matches(kind, secret, signature, scheme, found):
+        for kind, signatures in given:
+            if _match(kind, secret, signatures, scheme, found):
                 matched = index
     if matched is None:
         return INVALID
@@ -130,15 +130,19 @@ def _items(scheme: Scheme, request: Request) -> list[bytes] | None:
     return items if len(items) <= MOST_SIGNATURES else None
 
 
-def _given(scheme: Scheme, items: Sequence[bytes]) -> list[tuple[Kind, bytes]]:
+def _given(scheme: Scheme, items: Sequence[bytes]) -> list[tuple[Kind, list[bytes]]]:
+    """Read the signatures of each kind."""
     given = []
-    for item in items:
-        for kind in scheme.kinds:
-            prefix = kind.prefix.encode()
+    for kind in scheme.kinds:
+        prefix = kind.prefix.encode()
+        signatures = []
+        for item in items:
             if item.startswith(prefix):
                 signature = signature_of(item[len(prefix) :], scheme.encoding)
                 if signature is not None:
-                    given.append((kind, signature))
+                    signatures.append(signature)
+        if signatures:
+            given.append((kind, signatures))
     return given
 
 
@@ -211,23 +215,31 @@ def _vouched(scheme: Scheme, found: dict[str, bytes]) -> tuple[bool, bytes]:
     return False, _message(scheme, {**found, "timestamp": b""}, b"")
 
 
-def _matches(
-    kind: Kind, secret: bytes, signature: bytes, scheme: Scheme, found: dict[str, bytes]
+def _match(
+    kind: Kind, secret: bytes, signatures: list[bytes], scheme: Scheme, found: dict[str, bytes]
 ) -> bool:
+    """Tell whether one of several is the secret's: what it gives is made once, however many."""
     if kind.algorithm not in {Algorithm.ED25519, Algorithm.ECDSA_P256}:
         wanted = expected(scheme, kind, secret, found)
-        return wanted is not None and hmac.compare_digest(wanted, signature)
+        if wanted is None:
+            return False
+        return any(hmac.compare_digest(wanted, each) for each in signatures)
     key = key_of(secret, kind.key)
     if key is None:
         return False
+    message = _message(scheme, found, b"")
+    return any(_verifies(kind, key, each, message) for each in signatures)
+
+
+def _verifies(kind: Kind, key: bytes, signature: bytes, message: bytes) -> bool:
     try:
         if kind.algorithm is Algorithm.ED25519:
-            Ed25519PublicKey.from_public_bytes(key).verify(signature, _message(scheme, found, b""))
+            Ed25519PublicKey.from_public_bytes(key).verify(signature, message)
             return True
         public = load_der_public_key(key)
         if not isinstance(public, EllipticCurvePublicKey):
             return False
-        public.verify(signature, _message(scheme, found, b""), ECDSA(SHA256()))
+        public.verify(signature, message, ECDSA(SHA256()))
     except (InvalidSignature, UnsupportedAlgorithm, ValueError, TypeError):
         return False
     return True
