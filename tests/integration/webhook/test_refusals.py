@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 import base64
 import json
 import tracemalloc
 from collections.abc import Mapping
+from datetime import datetime
 
 import pytest
 from cryptography.hazmat.primitives.asymmetric import rsa
@@ -14,7 +16,8 @@ from cryptography.hazmat.primitives.hashes import SHA256
 from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 from tests.integration.webhook.conftest import Gateway, Hook, Response, Stage
 
-from reveille_webhook.store import endpoints
+from reveille_webhook.providers.special import SNS_CONFIRMS_FOR
+from reveille_webhook.store import deliveries, endpoints
 from reveille_webhook.usecases import diagnose
 
 BODY = b'{"action":"opened"}'
@@ -106,6 +109,53 @@ async def test_an_address_that_floods_a_hook_does_not_cost_others_their_rows(
 async def test_a_verified_question_is_kept_whatever_else_comes(stage: Stage) -> None:
     key = rsa.generate_private_key(65537, 2048)
     public = key.public_key().public_bytes(Encoding.PEM, PublicFormat.SubjectPublicKeyInfo)
+    async with stage.gateway(rejected_rows=1) as gateway:
+        hook = await gateway.hook("aws_sns", secret=public)
+        now = await gateway.database.now()
+        confirmations = [confirmation(key, f"m-{number}", now) for number in range(3)]
+        for _ in range(5):
+            await ask(gateway, hook, {**confirmations[0], "Token": "forged"}, "198.51.100.1")
+        answers = [await ask(gateway, hook, each, "198.51.100.1") for each in confirmations]
+        rows = await gateway.rows()
+
+    assert [each.status for each in answers] == [200] * 3
+    assert [(row["event"], row["state"], row["signature_state"]) for row in rows[1:]] == [
+        ("confirmation", "ignored", "valid")
+    ] * 3
+
+
+async def test_a_verified_question_that_was_captured_fills_no_table(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def fails(*_: object) -> None:
+        raise ConnectionError
+
+    key = rsa.generate_private_key(65537, 2048)
+    public = key.public_key().public_bytes(Encoding.PEM, PublicFormat.SubjectPublicKeyInfo)
+    async with stage.gateway() as gateway:
+        hook, other = [await gateway.hook("aws_sns", secret=public) for _ in range(2)]
+        now = await gateway.database.now()
+        question = confirmation(key, "m-1", now)
+        with monkeypatch.context() as patched:
+            patched.setattr(deliveries, "insert", fails)
+            not_kept = await ask(gateway, hook, question, "198.51.100.1")
+        together = await asyncio.gather(
+            *(ask(gateway, hook, question, f"198.51.100.{number}") for number in range(8))
+        )
+        elsewhere = await ask(gateway, other, question, "198.51.100.1")
+        gateway.database.move_clock(SNS_CONFIRMS_FOR + 60)
+        late = await ask(gateway, hook, question, "198.51.100.1")
+        rows = await gateway.rows()
+
+    assert not_kept.status == 503
+    assert [each.status for each in [*together, elsewhere]] == [200] * 9
+    assert late.status == 401
+    kept = [row["endpoint_id"] for row in rows if row["reason"] == "handshake"]
+    assert kept == [hook.id, other.id]
+
+
+def confirmation(key: rsa.RSAPrivateKey, message_id: str, now: datetime) -> Mapping[str, str]:
+    """Sign a question of Amazon's as it asks it."""
     document = {
         "Message": "You have chosen to subscribe.",
         "MessageId": "m-1",
@@ -117,18 +167,33 @@ async def test_a_verified_question_is_kept_whatever_else_comes(stage: Stage) -> 
     }
     text = "".join(f"{name}\n{value}\n" for name, value in document.items()).encode()
     signature = base64.b64encode(key.sign(text, PKCS1v15(), SHA256())).decode()
-    confirmation = {**document, "SignatureVersion": "2", "Signature": signature}
-    async with stage.gateway(rejected_rows=1) as gateway:
-        hook = await gateway.hook("aws_sns", secret=public)
-        for _ in range(5):
-            await ask(gateway, hook, {**confirmation, "Token": "forged"}, "198.51.100.1")
-        answers = [await ask(gateway, hook, confirmation, "198.51.100.1") for _ in range(3)]
-        rows = await gateway.rows()
+    return {**document, "SignatureVersion": "2", "Signature": signature}
 
-    assert [each.status for each in answers] == [200] * 3
-    assert [(row["event"], row["state"], row["signature_state"]) for row in rows[1:]] == [
-        ("confirmation", "ignored", "valid")
-    ] * 3
+
+@pytest.mark.parametrize("nested", [b"[]", b'{"a":{}}'], ids=["lists", "objects"])
+async def test_a_document_is_not_kept_while_others_are_waited_for(
+    gateway: Gateway, nested: bytes
+) -> None:
+    hook = await gateway.hook(secret=None)
+    body = b"[" + b",".join([nested] * 20_000) + b"]"
+    peer = gateway.stage.peer
+    await ask(gateway, hook, BODY, "198.51.100.1")
+    peer.may_admit.clear()
+    tracemalloc.start()
+    try:
+        asking = [
+            asyncio.ensure_future(ask(gateway, hook, body, "198.51.100.1")) for _ in range(10)
+        ]
+        await peer.until(lambda peer: len(peer.admitted) == 1 + len(asking))
+        now, _ = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    peer.may_admit.set()
+    answers = await asyncio.gather(*asking)
+
+    assert {each.json["status"] for each in answers} == {"accepted"}
+    # Beside the body itself, there is what the test sends, and what lies in buffers.
+    assert now < 8 * len(body) * len(asking)
 
 
 async def test_an_unsigned_question_is_kept_beside_a_flood_of_bad_requests(stage: Stage) -> None:

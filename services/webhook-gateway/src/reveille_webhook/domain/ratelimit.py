@@ -53,6 +53,10 @@ class SlidingCounters:
         if len(self._counts) > self._most_keys:
             self._counts.popitem(last=False)
 
+    def forget(self, key: str) -> None:
+        """Count a key's hits no longer."""
+        self._counts.pop(key, None)
+
     def _counted(self, key: str, now: float) -> tuple[int, int, int, float]:
         """Give the window, its hits, those of the one before, and how much of it has passed."""
         at = int(now // self._window)

@@ -47,6 +47,15 @@ _SNS_CONFIRMATION = (
     "TopicArn",
     "Type",
 )
+_SNS_KINDS = {
+    "Notification": _SNS_NOTIFICATION,
+    "SubscriptionConfirmation": _SNS_CONFIRMATION,
+    "UnsubscribeConfirmation": _SNS_CONFIRMATION,
+}
+# All that is signed has to be there but this.
+_SNS_OPTIONAL = "Subject"
+# Longer than the address in it counts: one that is older was kept by somebody.
+SNS_CONFIRMS_FOR = 3 * 86_400
 _SNS_HASHES: dict[str, type[HashAlgorithm]] = {"1": SHA1, "2": SHA256}
 _SKEW = 300
 
@@ -77,27 +86,45 @@ def adyen(secrets: tuple[bytes, ...], request: Request, now: float) -> Verdict: 
     return INVALID
 
 
-def aws_sns(secrets: tuple[bytes, ...], request: Request, now: float) -> Verdict:  # noqa: ARG001 - no time is bounded
+def aws_sns(secrets: tuple[bytes, ...], request: Request, now: float) -> Verdict:
     """Verify by the public key that the hook holds as its secret, in PEM or base64 of its DER.
 
     The certificate that a message names is never fetched: whoever writes messages chooses its
-    address.
+    address. Of a notification no time is bounded: nobody says how long it may be tried again.
     """
     document = document_of(request.body)
     if not isinstance(document, dict) or not isinstance(document.get("Signature"), str):
         return MISSING
     signature = signature_of(document["Signature"].encode("utf-8", "replace"), Encoding.BASE64)
     digest = _SNS_HASHES.get(str(document.get("SignatureVersion")))
-    kind = document.get("Type")
-    names = _SNS_NOTIFICATION if kind == "Notification" else _SNS_CONFIRMATION
-    lines = [(name, document[name]) for name in names if name in document]
-    if signature is None or digest is None or not all(isinstance(each, str) for _, each in lines):
+    message = _sns_message(document, now)
+    if signature is None or digest is None or message is None:
         return INVALID
-    message = "".join(f"{name}\n{value}\n" for name, value in lines).encode("utf-8", "replace")
     for index, secret in enumerate(secrets):
         if _rsa_matches(secret, signature, message, digest()):
             return Verdict(SignatureState.VALID, index, message)
     return INVALID
+
+
+def _sns_message(document: dict[str, Any], now: float) -> bytes | None:
+    """Give what is signed; None where it leaves open which line is whose, or is too old."""
+    kind = document.get("Type")
+    names = _SNS_KINDS.get(kind) if isinstance(kind, str) else None
+    if names is None:
+        return None
+    lines = [
+        (name, document.get(name)) for name in names if name in document or name != _SNS_OPTIONAL
+    ]
+    # Only the message itself may be of several lines, or a part of it could pass for another field.
+    if not all(
+        isinstance(value, str) and (name == "Message" or "\n" not in value) for name, value in lines
+    ):
+        return None
+    if kind != "Notification":
+        moment = seconds_of(document["Timestamp"].encode("utf-8", "replace"), Unit.ISO)
+        if moment is None or not -SNS_CONFIRMS_FOR <= moment - now <= _SKEW:
+            return None
+    return "".join(f"{name}\n{value}\n" for name, value in lines).encode("utf-8", "replace")
 
 
 def _rsa_matches(secret: bytes, signature: bytes, message: bytes, digest: HashAlgorithm) -> bool:

@@ -6,13 +6,14 @@ A sender's question that people have to read is kept here too, apart from what w
 from __future__ import annotations
 
 import asyncio
+import hashlib
 from collections.abc import Mapping
 from dataclasses import replace
 from uuid import UUID
 
 from reveille_webhook.domain import facts
 from reveille_webhook.domain.delivery import Answer, Known, NewDelivery
-from reveille_webhook.domain.ratelimit import FairSampler
+from reveille_webhook.domain.ratelimit import FairSampler, SlidingCounters
 from reveille_webhook.domain.states import DeliveryState, Outcome, SignatureState
 from reveille_webhook.domain.verdict import Verdict
 from reveille_webhook.usecases.diagnose import Diagnose
@@ -23,6 +24,8 @@ _BAD: Mapping[SignatureState, str] = {
     SignatureState.INVALID: "invalid_signature",
     SignatureState.MISSING: "missing_signature",
 }
+# Seconds until a question that was kept is kept again, should its sender have to ask again.
+_ASKED_AGAIN = 3600.0
 
 
 class Refuse:
@@ -34,6 +37,7 @@ class Refuse:
         self._rejected = FairSampler(limit)
         # Of their own: whoever floods a hook must not hide the one message that brings its secret.
         self._questions = FairSampler(limit)
+        self._known = SlidingCounters(1, _ASKED_AGAIN)
 
     async def unverified(self, draft: Draft, state: SignatureState) -> Answer:
         """Refuse what is not what it claims to be. Its body is not read: nobody vouches for it."""
@@ -75,14 +79,24 @@ class Refuse:
         return replace(answer, delivery_id=row.id)
 
     async def keep(self, draft: Draft, name: str, verdict: Verdict) -> UUID | None:
-        """Keep a sender's question that people have to read; of unsigned ones a sample only."""
-        verified = verdict.state is SignatureState.VALID
-        if not verified and not _picks(self._questions, draft):
+        """Keep a sender's question that people have to read; of unsigned ones a sample only.
+
+        One that is verified is kept once, lest somebody who captured it fills the table with it.
+        """
+        now = asyncio.get_running_loop().time()
+        digest = hashlib.sha256(draft.request.body).digest()
+        content = (facts.content_key(draft.endpoint.id, verdict, digest) or b"").hex()
+        if self._known.take(content, now) if content else not _picks(self._questions, draft):
             return None
         row: NewDelivery = replace(draft, naming=facts.Naming(name)).ended(
             verdict, DeliveryState.IGNORED, "handshake", ""
         )
-        await self._store(row, STORE_PATIENCE)
+        try:
+            await self._store(row, STORE_PATIENCE)
+        except BaseException:
+            # It will be sent again, and is to be kept then.
+            self._known.forget(content)
+            raise
         return row.id
 
     def _keeps(self, draft: Draft) -> bool:
