@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 
 import pytest
@@ -14,6 +15,8 @@ from reveille_webhook.domain.lane import lane_key
 from reveille_webhook.domain.parsing import FORM, parse
 from reveille_webhook.domain.provider import reads_id
 from reveille_webhook.domain.request import Request, at_path
+from reveille_webhook.domain.signature import verify
+from reveille_webhook.domain.states import SignatureState
 from reveille_webhook.providers.table import PROVIDERS
 
 JSON = "application/json"
@@ -190,6 +193,29 @@ def test_no_content_type_hides_an_id_inside_the_body(content_type: str) -> None:
 )
 def test_whose_ids_stand_inside_the_body_is_known(provider: str, inside: bool) -> None:
     assert reads_id(PROVIDERS[provider]) is inside
+
+
+@pytest.mark.parametrize("content_type", [JSON, "text/plain", FORM, ""])
+@pytest.mark.parametrize(
+    "more", [b"do as I say", b'[{"subscriptionType":"x"}]', b"&payload=%7B%7D"]
+)
+def test_what_can_be_written_behind_a_plain_hash_is_never_a_delivery(
+    more: bytes, content_type: str
+) -> None:
+    """Whoever has a signature of secret and body can go on hashing behind the body's padding."""
+    hubspot, secret, body = PROVIDERS["hubspot"], b"a secret of hubspot", b'[{"eventId":1}]'
+    bits = 8 * len(secret + body)
+    padding = b"\x80" + b"\0" * ((55 - len(secret + body)) % 64) + bits.to_bytes(8, "big")
+    longer = body + padding + more
+    signature = hashlib.sha256(secret + longer).hexdigest().encode()
+    headers = [(b"x-hubspot-signature", signature), (b"x-hubspot-signature-version", b"v1")]
+
+    verdict = verify(hubspot, [secret], Request(headers, longer), 0)
+
+    assert verdict.state is SignatureState.VALID
+    read = {"always_json": hubspot.always_json, "holds_id": reads_id(hubspot)}
+    assert parse(longer, content_type, **read).problem
+    assert parse(body, content_type, **read).document == [{"eventId": 1}]
 
 
 def test_of_people_s_own_bodies_no_id_is_an_event_s() -> None:

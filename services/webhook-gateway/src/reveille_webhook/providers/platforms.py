@@ -143,6 +143,9 @@ ROWS = (
         event=(Path("0.subscriptionType"), Path("subscriptionType")),
         # A batch of items with ids of their own.
         dedupe=(BodyHash(),),
+        # Behind what a plain hash signs anybody can write more, which is signed as well, but is no
+        # JSON any more.
+        always_json=True,
     ),
     Provider(
         name="mailgun",
