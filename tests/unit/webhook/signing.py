@@ -95,7 +95,7 @@ def _secret(kind: Kind) -> tuple[bytes, bytes]:
             return public.hex().encode(), b""
         case Key.HEX:
             return KEY.hex().encode(), KEY
-        case Key.TEXT:
+        case Key.TEXT | Key.META:
             return KEY, KEY
 
 

@@ -80,6 +80,20 @@ def test_meta_is_known_by_its_token() -> None:
     assert answers("meta", asked(query={"hub.mode": "subscribe"})) == [None]
 
 
+def test_a_token_of_meta_that_says_so_signs_nothing_and_is_the_only_one() -> None:
+    token = b"verify_a token that everybody sees"
+    query = {"hub.mode": "subscribe", "hub.challenge": "115", "hub.verify_token": token.decode()}
+    both = asked(query=query, secrets=(SECRET, token))
+    by_secret = asked(query={**query, "hub.verify_token": SECRET.decode()}, secrets=both.secrets)
+
+    assert one("meta", both).body == b"115"
+    assert one("meta", by_secret).status == 403
+    for key, state in ((SECRET, SignatureState.VALID), (token, SignatureState.INVALID)):
+        value = b"sha256=" + hmac.digest(key, b"{}", "sha256").hex().encode()
+        request = Request([(b"x-hub-signature-256", value)], b"{}")
+        assert verify(PROVIDERS["meta"], both.secrets, request, 0).state is state
+
+
 @pytest.mark.parametrize(
     ("provider", "question", "body"),
     [

@@ -13,6 +13,8 @@ from typing import assert_never
 
 from reveille_webhook.domain.scheme import Encoding, Key, Unit
 
+# What a secret of Meta's begins with that is a verify token.
+VERIFY = b"verify_"
 _HEX = re.compile(rb"(?:[0-9a-f]{2})+")
 _DIGITS = re.compile(rb"[0-9]{1,16}")
 
@@ -22,6 +24,8 @@ def key_of(secret: bytes, key: Key) -> bytes | None:
     match key:
         case Key.TEXT:
             made: bytes | None = secret
+        case Key.META:
+            made = None if secret.startswith(VERIFY) else secret
         case Key.HEX:
             made = _unhex(secret.lower())
         case Key.BASE64 | Key.SPKI:

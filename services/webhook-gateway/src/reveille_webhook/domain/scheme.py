@@ -43,6 +43,8 @@ class Key(StrEnum):
     WHPK = "whpk"
     # A public key in base64 of its DER.
     SPKI = "spki"
+    # Meta: one that is told by its prefix is shown in a question, and signs nothing.
+    META = "meta"
 
 
 class Unit(StrEnum):

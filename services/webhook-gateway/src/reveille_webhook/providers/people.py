@@ -17,7 +17,6 @@ from reveille_webhook.domain.scheme import (
 from reveille_webhook.providers import handshakes, special
 from reveille_webhook.providers.schemes import (
     HUB_SHA1,
-    HUB_SHA256,
     body_hmac,
     stamped_hmac,
     token,
@@ -78,7 +77,7 @@ ROWS = (
     ),
     Provider(
         name="meta",
-        schemes=(HUB_SHA256,),
+        schemes=(body_hmac("x-hub-signature-256", "sha256=", key=Key.META),),
         event=(Path("entry.0.changes.0.field"), Path("object")),
         # Entries have ids, a whole batch has none.
         dedupe=(BodyHash(),),

@@ -22,7 +22,7 @@ from reveille_webhook.domain.exclusion import LONGEST_TEXT
 from reveille_webhook.domain.generic import Generic, misplaced, violations
 from reveille_webhook.domain.lane import is_path
 from reveille_webhook.domain.provider import BodyHash, Computed, Provider, Source
-from reveille_webhook.domain.scheme import Header, Item, Path, Scheme
+from reveille_webhook.domain.scheme import Header, Item, Key, Path, Scheme
 from reveille_webhook.domain.states import DeliveryState
 
 HASH_BYTES = 32
@@ -123,7 +123,8 @@ def _write_scheme(scheme: Scheme) -> endpoint_service_pb2.SignatureScheme:
         algorithm=kind.algorithm.value,
         encoding=scheme.encoding.value,
         prefix=kind.prefix,
-        key=kind.key.value,
+        # To whoever signs, Meta's is a text like any other.
+        key=(Key.TEXT if kind.key is Key.META else kind.key).value,
         message=scheme.message,
         timestamp_header=stamp.name if isinstance(stamp, Header) else "",
         timestamp_prefix=stamp.prefix if isinstance(stamp, Item) else "",
