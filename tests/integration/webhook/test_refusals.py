@@ -158,9 +158,9 @@ def confirmation(key: rsa.RSAPrivateKey, message_id: str, now: datetime) -> Mapp
     """Sign a question of Amazon's as it asks it."""
     document = {
         "Message": "You have chosen to subscribe.",
-        "MessageId": "m-1",
+        "MessageId": message_id,
         "SubscribeURL": "https://sns.example.com/?Action=ConfirmSubscription",
-        "Timestamp": "2026-09-21T14:13:20.000Z",
+        "Timestamp": now.isoformat(),
         "Token": "t-1",
         "TopicArn": "arn:aws:sns:eu-west-1:1:t",
         "Type": "SubscriptionConfirmation",

@@ -111,6 +111,8 @@ class Receive:
         usual = generic.event if generic is not None else ""
         naming = facts.name(provider, whole, parsed.document, usual)
         lane = lane_key(endpoint.options.lane_path, parsed.document)
+        # In memory a document takes many times its text, and from here on others are waited for.
+        del asked, parsed
         whole_draft = Draft(endpoint, provider, whole, carrier, naming, lane, request.body)
         return await self._take(whole_draft, verdict, started)
 
