@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import base64
+import contextlib
 import gzip
 import hmac
 import itertools
@@ -25,11 +27,14 @@ from tests.integration.webhook.test_store import of
 from tests.unit.webhook.signing import NOW, Signed, samples
 
 from reveille.webhook.v1 import endpoint_service_pb2 as endpoint_pb
+from reveille_runtime.ids import new_id
+from reveille_testkit.waiting import eventually
 from reveille_webhook.domain.provider import Provider
 from reveille_webhook.domain.request import Request
 from reveille_webhook.domain.scheme import Header
 from reveille_webhook.domain.signature import verify
 from reveille_webhook.providers.table import PROVIDERS
+from reveille_webhook.store import deliveries
 from reveille_webhook.usecases.store_delivery import StoreDelivery
 
 ORIGIN = "https://hooks.example.com"
@@ -37,6 +42,8 @@ BODY = b'{"action":"opened"}'
 REFUSE = endpoint_pb.EndpointOptions(content_policy=endpoint_pb.CONTENT_POLICY_REFUSE)
 FLAG = endpoint_pb.EndpointOptions()
 LIVE = {"queued", "dispatched"}
+WAITING = """SELECT count(*) FROM pg_stat_activity
+WHERE datname = current_database() AND wait_event_type = 'Lock'"""
 
 
 def with_header(request: Request, name: bytes, value: bytes | None) -> Request:
@@ -230,6 +237,40 @@ async def test_copies_that_are_stored_together_know_their_original(gateway: Gate
     assert len(others) == 2
     assert {row["content_copy_of"] for row in others} == {first["id"]}
     assert [row["attempt_count"] for row in rows if row["dedupe_key"] == "d-2"] == [2]
+
+
+class _Undone(Exception):
+    pass
+
+
+async def test_copies_that_are_stored_by_two_batches_at_once_know_their_original(
+    gateway: Gateway,
+) -> None:
+    hook = await gateway.hook()
+    store, content = StoreDelivery(gateway.database), b"k" * 32
+    held_up = replace(of(hook), dedupe_key="z")
+    first = replace(of(hook), dedupe_key="d-1", content_key=content)
+    copy = replace(of(hook), dedupe_key="d-2", content_key=content)
+    other = replace(of(hook), dedupe_key="d-3", content_key=b"l" * 32)
+    with contextlib.suppress(_Undone):
+        async with gateway.database.transaction() as tx:
+            await deliveries.insert(tx, [held_up])
+            # Its statement stores the first, and waits in the middle.
+            one = asyncio.ensure_future(store._store([first, replace(held_up, id=new_id())]))
+            await eventually(lambda: gateway.sql(WAITING), "the first batch waits for a lock")
+            two = asyncio.ensure_future(store._store([copy]))
+            # Another content waits for nobody.
+            await store._store([other])
+            raise _Undone
+    await asyncio.gather(one, two)
+
+    rows = {row["dedupe_key"]: row for row in await gateway.rows()}
+    assert rows["d-2"]["content_copy_of"] == first.id
+    assert {key for key, row in rows.items() if row["content_copy_of"] is None} == {
+        "d-1",
+        "d-3",
+        "z",
+    }
 
 
 async def test_a_signature_of_one_hook_is_no_copy_at_another(gateway: Gateway) -> None:

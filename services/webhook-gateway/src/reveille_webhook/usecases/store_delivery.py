@@ -23,6 +23,7 @@ from reveille_webhook.domain.delivery import Facts, Known, NewDelivery
 from reveille_webhook.domain.states import DeliveryState
 from reveille_webhook.store import deliveries, endpoints
 from reveille_webhook.store.deliveries import Copies, Stored
+from reveille_webhook.usecases.contents import Contents
 
 STORE_PATIENCE = 5.0
 # What a request passes through in batches costs more per batch than per item; something slow, a
@@ -48,6 +49,7 @@ class StoreDelivery:
 
     def __init__(self, database: Database) -> None:
         self._database = database
+        self._contents = Contents()
         self._batcher: Batcher[NewDelivery, Known] = Batcher(
             "deliveries",
             self._store,
@@ -116,6 +118,11 @@ class StoreDelivery:
 
     async def _put(self, rows: Sequence[NewDelivery]) -> dict[UUID, Stored]:
         """Insert rows; gives those that are there by now, those of an earlier try included."""
+        contents = {each.content_key for each in rows if each.content_key and not each.content_once}
+        async with self._contents.storing(contents):
+            return await self._inserted(rows)
+
+    async def _inserted(self, rows: Sequence[NewDelivery]) -> dict[UUID, Stored]:
         held = {each.endpoint_id for each in rows if each.state is DeliveryState.HELD}
         if not held:
             async with self._database.session() as tx:
