@@ -10,11 +10,12 @@ import pytest
 
 from reveille.webhook.v1 import endpoint_service_pb2
 from reveille_webhook.config import Settings
-from reveille_webhook.domain import endpoint, generic, signature
+from reveille_webhook.domain import document, endpoint, generic, room, signature
 from reveille_webhook.domain.exclusion import LONGEST_TEXT
 from reveille_webhook.domain.provider import BodyHash, Computed, Provider, Source
 from reveille_webhook.domain.scheme import Algorithm, Header, Key, Scheme, fields_of
 from reveille_webhook.http.protocol import Limits
+from reveille_webhook.providers.special import SNS_CONFIRMS_FOR
 from reveille_webhook.providers.table import PROVIDERS
 
 DOCS = Path(__file__).resolve().parents[2] / "docs"
@@ -128,6 +129,11 @@ def test_the_limits_are_on_the_page() -> None:
     assert f" | {limits.head_count} fields, {limits.head_bytes >> 10} KiB | " in of("headers, ")
     assert f" | {limits.pipelined} | " in of("wait on one connection")
     assert f" | {signature.MOST_SIGNATURES} | " in of("signatures in one request")
+    assert f" | {settings['body_room'] >> 20} MiB, half" in of("`REVEILLE_BODY_ROOM`")
+    assert f"bodies over {room.SMALL_BODY >> 10} KiB" in of("`REVEILLE_BODY_ROOM`")
+    values, fields = document.MOST_VALUES, document.MOST_FIELDS
+    assert f" | {values:,}; {fields:,} fields of a form | " in of("before it is verified")
+    assert f"of `aws_sns` {SNS_CONFIRMS_FOR // 86_400} days back | " in of("how far a signed time")
 
 
 def test_how_far_a_signed_time_may_be_off_is_on_the_page() -> None:

@@ -8,6 +8,7 @@ from pydantic import AfterValidator, Field, FilePath
 
 from reveille_runtime.config import ListenAddress, PublicUrl, ServiceSettings
 from reveille_webhook.domain.client_address import networks
+from reveille_webhook.domain.endpoint import MOST_BODY_BYTES
 
 
 def _proxies(value: tuple[str, ...]) -> tuple[str, ...]:
@@ -70,6 +71,11 @@ class Settings(ServiceSettings):
         default=200,
         ge=0,
         description="connections an address may hold, our own proxies aside; 0 for no limit",
+    )
+    body_room: int = Field(
+        default=128 * 1024 * 1024,
+        ge=4 * MOST_BODY_BYTES,
+        description="bytes that bodies of more than 64 KiB may take at once; an address gets half",
     )
     http_head_timeout: float = Field(
         default=5.0, gt=0, description="seconds in which a request's headers must be complete"

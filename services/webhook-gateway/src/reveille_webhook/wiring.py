@@ -29,6 +29,7 @@ from reveille_webhook.config import Settings
 from reveille_webhook.crash_points import CRASH_POINTS
 from reveille_webhook.domain.client_address import networks
 from reveille_webhook.domain.ratelimit import SlidingCounters
+from reveille_webhook.domain.room import Room
 from reveille_webhook.http.edge import HttpEdge
 from reveille_webhook.http.hooks import Hooks
 from reveille_webhook.http.protocol import Limits
@@ -110,6 +111,7 @@ async def build(app: App[Settings]) -> None:
             tracing,
             ceiling=SlidingCounters(settings.ip_ceiling),
             debt=SlidingCounters(settings.credential_debt),
+            room=Room(settings.body_room),
             trusted=trusted,
             public_url=settings.public_url,
         ),

@@ -22,6 +22,7 @@ from reveille_webhook.domain.endpoint import OpenEndpoint
 from reveille_webhook.domain.inflate import CODINGS
 from reveille_webhook.domain.ratelimit import SlidingCounters
 from reveille_webhook.domain.request import Request, text_of
+from reveille_webhook.domain.room import Place, Room
 from reveille_webhook.http import reply
 from reveille_webhook.http.reply import Reply, Sender
 from reveille_webhook.usecases.answers import UnknownHookError, UnparsableError
@@ -38,6 +39,10 @@ _METHODS = frozenset({"POST", "GET", "HEAD", "OPTIONS"})
 _WRONG = frozenset({401, 403})
 _CODINGS = CODINGS | {"", "identity"}
 _log = logs.get_logger(__name__)
+
+
+class Crowded(Exception):
+    """There is no room for the body now."""
 
 
 class SenderGone(Exception):
@@ -74,6 +79,7 @@ class Hooks:
         *,
         ceiling: SlidingCounters,
         debt: SlidingCounters,
+        room: Room,
         trusted: Networks,
         public_url: str | None,
     ) -> None:
@@ -82,6 +88,7 @@ class Hooks:
         self._tracing = tracing
         self._ceiling = ceiling
         self._debt = debt
+        self._room = room
         self._trusted = trusted
         self._public_url = public_url
 
@@ -143,14 +150,19 @@ class Hooks:
             self._debt.add(address, now)
             return reply.NOT_FOUND
         self._tracing.found(trace.get_current_span(), endpoint)
-        if text_of(scope["headers"], "content-encoding").lower() not in _CODINGS:
+        coding = text_of(scope["headers"], "content-encoding").lower()
+        if coding not in _CODINGS:
             return reply.ENCODED
         method = str(scope["method"])
         request = Request(scope["headers"], b"", method, self._url(scope), address)
+        # What is compressed may grow up to the cap.
+        place = self._room.place(address, endpoint.max_body_bytes if coding in CODINGS else 0)
         try:
-            return await self._take(endpoint, request, receive, carrier, address, now)
+            return await self._take(endpoint, request, receive, carrier, place, now)
         except (SenderGone, asyncio.CancelledError):
             raise
+        except Crowded:
+            return reply.CROWDED
         except UnparsableError as error:
             return reply.refusal(400, "unparsable", str(error))
         except UnknownHookError:
@@ -158,6 +170,8 @@ class Hooks:
             return reply.NOT_FOUND
         except Exception as error:  # noqa: BLE001 - whatever it was, the row may not be there
             return _not_now(error)
+        finally:
+            place.leave()
 
     async def _take(
         self,
@@ -165,7 +179,7 @@ class Hooks:
         request: Request,
         receive: Receiver,
         carrier: dict[str, str],
-        address: str,
+        place: Place,
         now: float,
     ) -> Reply:
         started = asyncio.get_running_loop().time()
@@ -173,15 +187,15 @@ class Hooks:
             asked = await self._receive.ask(endpoint, request)
             if asked is None:
                 return reply.ONLY_POST
-            self._charge(asked, address, now)
+            self._charge(asked, request.client, now)
             return reply.answered(asked)
-        body = await _read(receive, request.headers, endpoint.max_body_bytes)
+        body = await _read(receive, request.headers, endpoint.max_body_bytes, place)
         if body is None:
             await self._receive.too_large(endpoint, request, carrier)
             return reply.too_large(endpoint.max_body_bytes)
         answer = await self._receive(endpoint, request.with_body(body), carrier, started)
         self._tracing.stored(trace.get_current_span(), answer)
-        self._charge(answer, address, now)
+        self._charge(answer, request.client, now)
         if answer.status == 413:
             return reply.too_large(endpoint.max_body_bytes)
         return reply.answered(answer)
@@ -208,8 +222,13 @@ def _token(raw_path: bytes) -> str | None:
     return None if len(rest) == len(raw_path) else rest[:_LONGEST_TOKEN].decode("latin-1")
 
 
-async def _read(receive: Receiver, headers: Any, cap: int) -> bytes | None:
-    """Read a body, counting as it comes; None once it is, or says it will be, over the cap."""
+async def _read(receive: Receiver, headers: Any, cap: int, place: Place) -> bytes | None:
+    """Read a body, counting as it comes; None once it is, or says it will be, over the cap.
+
+    Raises:
+        Crowded: there is no room for it.
+        SenderGone: see there.
+    """
     declared = text_of(headers, "content-length")
     if declared.isascii() and declared.isdigit() and int(declared[:20]) > cap:
         return None
@@ -223,9 +242,13 @@ async def _read(receive: Receiver, headers: Any, cap: int) -> bytes | None:
         size += len(part)
         if size > cap:
             return None
+        if not place.holds(size):
+            raise Crowded
         if part:
             parts.append(part)
         if not message.get("more_body", False):
+            if not place.holds(size + place.growth):
+                raise Crowded
             return parts[0] if len(parts) == 1 else b"".join(parts)
 
 

@@ -101,8 +101,8 @@ ENCODED = refusal(
 NOT_NOW = refusal(
     503, "unavailable", "the delivery could not be stored; send it again", {"retry-after": "1"}
 )
-# Of connections there are too many: of one address, or of all together. That is no 503, which says
-# that a row could not be stored.
+# Of connections, or of what comes through them, there is too much: of one address, or of all
+# together. That is no 503, which says that a row could not be stored.
 TOO_MANY_CONNECTIONS = refusal(
     429,
     "too_many_connections",
@@ -114,5 +114,11 @@ BUSY = refusal(
     "too_busy",
     "too many connections are open; try again",
     {"retry-after": "1", "connection": "close"},
+)
+CROWDED = refusal(
+    429,
+    "too_busy",
+    "too many large bodies are on their way; send it again",
+    {"retry-after": "1"},
 )
 FAULT = refusal(500, "internal", "a fault of ours")
