@@ -38,7 +38,9 @@ HOSTILE = {
     "wide lists": ("[" + "[]," * 100_000 + "1]").encode("utf-16"),
     "wide characters": ('["' + "\U0001f600" * (MIB // 4) + '"]').encode(),
     "one wide character": b'["' + b"x" * MIB + "\U0001f600".encode() + b'"]',
-    "half a quotation mark": ('["' + "\u2241[,[," * (MIB // 10) + '"]').encode("utf-16"),
+    "half a quotation mark": ('["\u2241",' + ("[" * 900 + "]" * 900 + ",") * 290 + "1]").encode(
+        "utf-16"
+    ),
     "escapes": b'["' + b"\\u00e9" * (MIB // 6) + b'"]',
     "a text without an end": b'["' + b'\\",' * (MIB // 3),
     "many without an end": b'"' * MIB + b"[" * (MOST_VALUES + 1),
