@@ -416,6 +416,24 @@ async def edit_trigger(
     return trigger
 
 
+async def set_quota(
+    service: Service,
+    workspace_id: UUID,
+    action: workspace_pb.QuotaAction.ValueType,
+    limit: int = 0,
+    period: workspace_pb.QuotaPeriod.ValueType = workspace_pb.QUOTA_PERIOD_DAY,
+) -> None:
+    """Say how many runs a workspace may have."""
+    stub = service.workspaces()
+    read = await stub.GetWorkspace(workspace_pb.GetWorkspaceRequest(workspace_id=str(workspace_id)))
+    request = workspace_pb.UpdateWorkspaceRequest(workspace=read.workspace)
+    request.workspace.quota.CopyFrom(
+        workspace_pb.QuotaPolicy(action=action, limit=limit, period=period)
+    )
+    request.update_mask.paths.append("quota")
+    await stub.UpdateWorkspace(request)
+
+
 async def keep_up(service: Service, job: str) -> dict[str, Any]:
     """Have the scheduler hand one of the service's own jobs over; gives what it told."""
     (result,) = await run_plan(

@@ -22,10 +22,11 @@ from tests.integration.autopilot.conftest import (
     plan,
     run_now,
     run_plan,
+    set_quota,
     whole_second,
 )
 from tests.integration.autopilot.peers import World
-from tests.integration.autopilot.test_quotas import ENFORCE, set_quota
+from tests.integration.autopilot.test_quotas import ENFORCE
 
 from reveille.autopilot.v1 import autopilot_pb2 as rule_pb
 from reveille.autopilot.v1 import autopilot_service_pb2 as pb

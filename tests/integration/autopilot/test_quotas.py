@@ -21,6 +21,7 @@ from tests.integration.autopilot.conftest import (
     plan,
     run_now,
     run_plan,
+    set_quota,
     whole_second,
 )
 from tests.integration.autopilot.peers import World
@@ -40,23 +41,6 @@ OFF, OBSERVE, ENFORCE = (
     workspace_pb.QUOTA_ACTION_OBSERVE,
     workspace_pb.QUOTA_ACTION_ENFORCE,
 )
-
-
-async def set_quota(
-    service: Service,
-    workspace_id: UUID,
-    action: workspace_pb.QuotaAction.ValueType,
-    limit: int = 0,
-    period: workspace_pb.QuotaPeriod.ValueType = workspace_pb.QUOTA_PERIOD_DAY,
-) -> None:
-    stub = service.workspaces()
-    read = await stub.GetWorkspace(workspace_pb.GetWorkspaceRequest(workspace_id=str(workspace_id)))
-    request = workspace_pb.UpdateWorkspaceRequest(workspace=read.workspace)
-    request.workspace.quota.CopyFrom(
-        workspace_pb.QuotaPolicy(action=action, limit=limit, period=period)
-    )
-    request.update_mask.paths.append("quota")
-    await stub.UpdateWorkspace(request)
 
 
 async def usage(service: Service, workspace_id: UUID) -> pb.GetUsageResponse:

@@ -80,7 +80,7 @@ async def find_by_key(tx: Tx, keys: Sequence[str]) -> dict[str, Run]:
 
 
 async def insert(tx: Tx, new: Sequence[NewRun], events: Sequence[FeedEvent]) -> list[UUID]:
-    """Insert runs, and tell of those whose occurrence had none yet; gives these."""
+    """Insert runs, and tell of those that nothing overtook; gives these."""
     ids = {str(event.subject_id): each.run.id for event, each in zip(events, new, strict=True)}
     told = await make_and_tell(tx, Q["insert_runs"], columns(new), events)
     return [ids[run_id] for run_id in told]

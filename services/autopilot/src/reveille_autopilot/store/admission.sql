@@ -50,9 +50,10 @@ FROM runs
 WHERE occurrence_key = ANY($1::text[]);
 
 -- name: insert_runs
--- Admits a batch. Another admission of the same occurrence may have been first: then nothing is
--- inserted for it, and the caller reads what was. Of a burst most runs are alike but for who they
--- are: what they share is sent once, as their form.
+-- Admits a batch. Another admission of the same occurrence may have been first, or its rule may have
+-- been edited since it was read: then nothing is inserted for it, and the caller looks again. Of a
+-- burst most runs are alike but for who they are: what they share is sent once, as their form. Which
+-- versions are in force is read once for all, in a subquery that changes no plan: it is made once.
 -- $1 id, $2 occurrence_key, $3 delivery_id, $4 request_fingerprint, $5 trace_carrier, $6 form;
 -- and of each form: $7 workspace_id, $8 autopilot_id, $9 trigger_id, $10 source, $11 state,
 -- $12 planned_at, $13 execution_mode, $14 agent_id, $15 squad_id, $16 project_id,
@@ -87,6 +88,9 @@ JOIN unnest(
     attribution_source, reason, message, payload_ready, next_attempt_at, dispatch_deadline_at,
     created_at, finished_at, quota_period_start, content_type, payload, payload_facts, form
 ) ON f.form = i.form
+WHERE f.rule_version_id = ANY(ARRAY(
+        SELECT a.rule_version_id FROM autopilots a WHERE a.id = ANY((SELECT $8::uuid[])::uuid[])
+    ))
 ORDER BY i.place
 ON CONFLICT DO NOTHING
 RETURNING id;

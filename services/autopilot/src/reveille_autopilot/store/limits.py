@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from uuid import UUID
 
 from reveille_autopilot.domain.deadlines import OTHERS, SCHEDULE
-from reveille_autopilot.store import autopilots, rows
+from reveille_autopilot.domain.models import Quota
+from reveille_autopilot.store import rows
 from reveille_runtime.db import Tx
 from reveille_runtime.lockorder import Level, LockOrder
 from reveille_runtime.queries import load_queries
@@ -36,9 +37,10 @@ class Released:
     trace_carrier: Mapping[str, str]
 
 
-async def lock_rules(tx: Tx, locks: LockOrder, ids: Sequence[UUID]) -> None:
-    """Hold rules whose runs must not overlap."""
-    await locks.take(tx, Level.AUTOPILOT, autopilots.Q["lock_autopilots"], ids)
+async def lock_rules(tx: Tx, locks: LockOrder, ids: Iterable[UUID]) -> dict[UUID, UUID]:
+    """Hold rules until the transaction ends; gives the version of each that is in force."""
+    found = await locks.take(tx, Level.AUTOPILOT, Q["lock_rules"], ids)
+    return {rows.uuid(row["id"]): rows.uuid(row["rule_version_id"]) for row in found}
 
 
 async def lock_periods(tx: Tx, locks: LockOrder, periods: Sequence[Period]) -> None:
@@ -58,10 +60,10 @@ async def overlapping(tx: Tx, ids: Sequence[UUID]) -> dict[UUID, tuple[int, int]
     return {rows.uuid(row["autopilot_id"]): (row["active"], row["buffered"]) for row in found}
 
 
-async def used(tx: Tx, workspace_id: UUID, start: datetime, limit: int) -> int:
-    """Count the used runs of a period, up to a limit."""
-    count: int = await tx.fetchval(Q["used_runs"], workspace_id, start, limit)
-    return count
+async def used(tx: Tx, workspace_id: UUID, start: datetime, limit: int) -> tuple[int, Quota | None]:
+    """Count the used runs of a period, up to a limit; gives the quota of the moment with it."""
+    row = await tx.fetchrow(Q["used_runs"], workspace_id, start, limit)
+    return (0, None) if row is None else (row["used"], rows.quota(row))
 
 
 async def count_blocked(

@@ -1,3 +1,11 @@
+-- name: lock_rules
+-- Admissions of a rule follow each other, and its edits. Gives which version is in force. $1 ids
+SELECT id, rule_version_id
+FROM autopilots
+WHERE id = ANY($1::uuid[])
+ORDER BY id
+FOR NO KEY UPDATE;
+
 -- name: overlapping
 -- The open runs of rules, counted under their locks. $1 autopilot_ids
 SELECT autopilot_id, count(*) FILTER (WHERE state <> 'buffered') AS active,
@@ -60,15 +68,19 @@ RETURNING r.id, r.workspace_id, r.autopilot_id, r.occurrence_key, r.trace_carrie
 
 -- name: used_runs
 -- How many runs count in a period: those open, those done, and those whose issue was made; counting
--- stops at the limit. $1 workspace_id, $2 period_start, $3 limit
-SELECT count(*)
-FROM (
-    SELECT id
-    FROM runs
-    WHERE workspace_id = $1 AND quota_period_start = $2
-        AND (finished_at IS NULL OR state = 'completed' OR issue_id IS NOT NULL)
-    LIMIT $3
-) used;
+-- stops at the limit. With it comes the quota as it is now. $1 workspace_id, $2 period_start, $3 limit
+SELECT w.quota_action, w.quota_limit, w.quota_period, (
+        SELECT count(*)
+        FROM (
+            SELECT id
+            FROM runs
+            WHERE workspace_id = $1 AND quota_period_start = $2
+                AND (finished_at IS NULL OR state = 'completed' OR issue_id IS NOT NULL)
+            LIMIT $3
+        ) counted
+    ) AS used
+FROM workspaces w
+WHERE w.id = $1;
 
 -- name: put_quota_periods
 -- The rows whose locks order admissions. $1 workspace_ids, $2 period_starts, $3 period_ends

@@ -37,7 +37,9 @@ from reveille_runtime.db import Database, Tx, retrying_statement, retrying_trans
 _GATHER_SECONDS = 0.02
 _NOTHING = Known()
 _WITHOUT_RUN = (Verdict.IGNORE, Verdict.UNAVAILABLE)
-_UNSETTLED = Judgement(Verdict.UNAVAILABLE, None, "another call is at work on this occurrence")
+# Edits are made by people: one may overtake an admission, several of them hardly do.
+_ROUNDS = 3
+_OVERTAKEN = Judgement(Verdict.UNAVAILABLE, None, "its rule is being changed just now; ask again")
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,6 +120,18 @@ class Admissions:
         return await self.batcher.submit_all(candidates)
 
     async def _admit(self, candidates: Sequence[Candidate]) -> list[Admission]:
+        """Admit a batch; whom another admission, or an edit, overtook is looked at again."""
+        admissions: dict[str, Admission] = {}
+        for _ in range(_ROUNDS):
+            left = [each for each in candidates if each.key not in admissions]
+            if not left:
+                break
+            admissions |= await self._look(left)
+        overtaken = Admission(None, _OVERTAKEN)
+        return [admissions.get(each.key, overtaken) for each in candidates]
+
+    async def _look(self, candidates: Sequence[Candidate]) -> dict[str, Admission]:
+        """Judge by what is on record now, and store; gives those that nothing overtook."""
         # Of a burst most occurrences are those of a few triggers: each is read once.
         wanted = list(dict.fromkeys(each.subject for each in candidates))
         with Inquiry(self._heartbeat, self._asked_last) as inquiry:
@@ -139,8 +153,7 @@ class Admissions:
             for base, (_, run) in known.items()
             if run is not None
         }
-        admissions |= await self._store(judged)
-        return [admissions[each.key] for each in candidates]
+        return admissions | await self._store(judged)
 
     async def _judge(
         self, loaded: Sequence[_Loaded], inquiry: Inquiry
@@ -173,7 +186,7 @@ class Admissions:
     async def _store(
         self, judged: Sequence[tuple[_Loaded, Known, Judgement | Wanted]]
     ) -> dict[str, Admission]:
-        """Insert the runs; where another admission was first, its run is the answer."""
+        """Insert the runs; gives those that were, and the refusals that leave none."""
         admissions: dict[str, Admission] = {}
         new: dict[str, Applicant] = {}
         for each, known, found in judged:
@@ -196,10 +209,11 @@ class Admissions:
         if not new:
             return admissions
         keys = {each.occasion.run_id: key for key, each in new.items()}
-        placed = {keys[each.run.id]: each for each in await self._insert(list(new.values()))}
-        for key, made in placed.items():
-            admissions[key] = Admission(made.run, made.judgement, made.run.autopilot_id)
-        return admissions | await self._made_by_others([key for key in new if key not in placed])
+        for made in await self._insert(list(new.values())):
+            admissions[keys[made.run.id]] = Admission(
+                made.run, made.judgement, made.run.autopilot_id
+            )
+        return admissions
 
     async def _insert(self, applicants: Sequence[Applicant]) -> list[Placed]:
         counted = any(each.found is Wanted.COUNTS for each in applicants)
@@ -224,19 +238,6 @@ class Admissions:
         if any(each.judgement.start is Start.REPLACING for each in placed):
             self._settler.wake_sweep()
         return placed
-
-    async def _made_by_others(self, lost: Sequence[str]) -> dict[str, Admission]:
-        if not lost:
-            return {}
-        async with self._db.session() as tx:
-            found = await _current(tx, lost)
-        return {
-            # None: that run was given up in the same moment; the next call makes a clean one.
-            key: Admission(None, _UNSETTLED)
-            if run is None
-            else Admission(run, autopilot_id=run.autopilot_id)
-            for key, (_, run) in found.items()
-        }
 
     def _occasion(self, each: _Loaded) -> Occasion:
         candidate = each.candidate

@@ -3,12 +3,15 @@
 An occurrence whose rule allows overlap and whose workspace counts nothing is decided before; only
 its row is written here. The others are judged again with what is counted after the locks are held,
 one by one, so that each sees those before it.
+
+All were judged by their rule as it was read. A run is written only where that version is in force
+still; one that an edit overtook is left out, and asks again.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from uuid import UUID
@@ -25,7 +28,7 @@ from reveille_autopilot.domain.gate import (
     Wanted,
     judge,
 )
-from reveille_autopilot.domain.models import Autopilot, Payload, Run
+from reveille_autopilot.domain.models import Autopilot, Payload, Quota, Run
 from reveille_autopilot.domain.states import OverlapPolicy, QuotaAction, Reason
 from reveille_autopilot.store import admission, limits
 from reveille_autopilot.usecases.telling import run_event
@@ -106,17 +109,17 @@ class _Books:
 
 
 async def place(tx: Tx, applicants: Sequence[Applicant]) -> list[Placed]:
-    """Insert the runs of a batch; an occurrence that has one by now is left out.
+    """Insert the runs of a batch; what was overtaken is left out.
 
     Where nothing is counted this is one statement.
     """
-    books, taken = await _open_books(
+    books, overtaken = await _open_books(
         tx, [each for each in applicants if each.found is Wanted.COUNTS]
     )
     placed: dict[UUID, Placed] = {}
     new: list[admission.NewRun] = []
     for each in applicants:
-        if each.occasion.key in taken:
+        if each.occasion.key in overtaken:
             continue
         judgement = _decided(each, books)
         books.enter(each, judgement)
@@ -136,24 +139,34 @@ async def place(tx: Tx, applicants: Sequence[Applicant]) -> list[Placed]:
     return [placed[run_id] for run_id in inserted]
 
 
-async def _open_books(tx: Tx, applicants: Sequence[Applicant]) -> tuple[_Books, Mapping[str, Run]]:
-    """Lock what decides, then count: a later statement sees what was committed meanwhile."""
+async def _open_books(tx: Tx, applicants: Sequence[Applicant]) -> tuple[_Books, set[str]]:
+    """Lock what decides, then count: a later statement sees what was committed meanwhile.
+
+    Gives the keys that were overtaken too: by another admission, or by an edit of the rule or of
+    the quota. They take no place from those after them.
+    """
     books = _Books()
     if not applicants:
-        return books, {}
+        return books, set()
     locks = LockOrder()
-    rules = sorted({each.autopilot.id for each in applicants if each.alone})
     periods = {each.period: each.rule.quota.limit for each in applicants if each.period is not None}
-    await limits.lock_rules(tx, locks, rules)
+    in_force = await limits.lock_rules(tx, locks, {each.autopilot.id for each in applicants})
     ordered = sorted(periods.items(), key=lambda entry: entry[0].workspace_id)
     await limits.lock_periods(tx, locks, [period for period, _ in ordered])
-    taken = await admission.find_by_key(tx, [each.occasion.key for each in applicants])
-    for rule_id, (active, buffered) in (await limits.overlapping(tx, rules)).items():
-        books.active[rule_id], books.buffered[rule_id] = active, buffered
+    overtaken = set(await admission.find_by_key(tx, [each.occasion.key for each in applicants]))
+    if alone := sorted({each.autopilot.id for each in applicants if each.alone}):
+        for rule_id, (active, buffered) in (await limits.overlapping(tx, alone)).items():
+            books.active[rule_id], books.buffered[rule_id] = active, buffered
+    quotas: dict[limits.Period | None, Quota | None] = {}
     for period, limit in ordered:
-        used = await limits.used(tx, period.workspace_id, period.start, limit)
+        used, quotas[period] = await limits.used(tx, period.workspace_id, period.start, limit)
         books.used[period.workspace_id] = used
-    return books, taken
+    for each in applicants:
+        if in_force.get(each.autopilot.id) != each.autopilot.rule_version_id or (
+            each.period is not None and quotas[each.period] != each.rule.quota
+        ):
+            overtaken.add(each.occasion.key)
+    return books, overtaken
 
 
 def _decided(each: Applicant, books: _Books) -> Judgement:

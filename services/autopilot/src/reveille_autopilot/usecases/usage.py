@@ -33,9 +33,10 @@ class Usage:
             if quota.action is QuotaAction.OFF:
                 return pb.GetUsageResponse(action=quota_action(quota.action))
             start, end = quota.window(await autopilots.now(tx))
+            used, _ = await limits.used(tx, workspace_id, start, _EVERYTHING)
             return pb.GetUsageResponse(
                 action=quota_action(quota.action),
-                used=await limits.used(tx, workspace_id, start, _EVERYTHING),
+                used=used,
                 limit=quota.limit,
                 period_start_time=to_timestamp(start),
                 period_end_time=to_timestamp(end),
