@@ -9,6 +9,7 @@ from uuid import UUID, uuid4
 
 import asyncpg
 import grpc
+import pytest
 from tests.integration.autopilot.conftest import (
     ADMIN,
     CREATOR,
@@ -18,6 +19,7 @@ from tests.integration.autopilot.conftest import (
     make_webhook,
     plan,
     refused,
+    run_now,
     run_plan,
     whole_second,
 )
@@ -27,7 +29,7 @@ from reveille.autopilot.v1 import autopilot_pb2 as rule_pb
 from reveille.autopilot.v1 import autopilot_service_pb2 as pb
 from reveille.autopilot.v1 import run_pb2
 from reveille.common.v1 import reason_pb2
-from reveille.heartbeat.v1 import wakeup_pb2
+from reveille.heartbeat.v1 import issue_pb2, wakeup_pb2
 from reveille.scheduler.v1 import job_handler_service_pb2 as plan_pb
 from reveille.scheduler.v1.job_handler_service_pb2_grpc import JobHandlerServiceStub
 from reveille_autopilot.domain.deadlines import LATE
@@ -222,6 +224,60 @@ async def test_a_dispatch_that_meets_its_key_while_it_is_given_up_does_not_use_t
     clean = await service.run_of(facts_of(done)["run_id"])
     assert clean.occurrence_key.endswith("#2")
     assert clean.state == run_pb2.RUN_STATE_RUNNING
+
+
+@pytest.mark.parametrize("issue", [False, True])
+async def test_an_event_that_overtakes_the_sweep_does_not_use_the_occurrence_up(
+    issue: bool,
+    service: Service,
+    world: World,
+    workspace_id: UUID,
+    rows: asyncpg.Connection[asyncpg.Record],
+) -> None:
+    rule = await make_autopilot(service, world, workspace_id, issue=issue)
+    trigger = await make_schedule(service, rule.autopilot_id)
+    planned_at = whole_second()
+    # It is made, but the answer is lost until the run's time is over.
+    world.mute = {"EnqueueWakeups", "CreateIssue"}
+    await run_plan(service, plan(trigger, planned_at))
+    made = world.only()
+    cancel = world.after["CancelWakeups"] = Gate()
+    service.move_clock(3700)
+    sweeping = asyncio.create_task(service.tick("sweep"))
+    await cancel.reached.wait()
+    # Heartbeat has cancelled it for the sweep, which has not heard of that when the feed brings it.
+    await world.emit(
+        world.settled(made, wakeup_pb2.WAKEUP_STATE_CANCELLED),
+        *([world.moved(made, issue_pb2.ISSUE_STATUS_CANCELLED)] if issue else []),
+    )
+    await followed(service, world, workspace_id)
+    assert (
+        await rows.fetchval("SELECT state FROM runs WHERE occurrence_key = $1", made.key)
+        == "pending"
+    )
+    cancel.release.set()
+    await sweeping
+    row = await rows.fetchrow(
+        "SELECT state, reason, planned_at FROM runs WHERE occurrence_key = $1", made.key
+    )
+    assert row is not None
+    assert tuple(row) == ("failed", "dispatch_incomplete", None)
+
+    world.mute = set()
+    (done,) = await run_plan(service, plan(trigger, planned_at, attempt=2))
+    clean = await service.run_of(facts_of(done)["run_id"])
+    assert clean.occurrence_key == f"{made.key}#2"
+
+
+async def followed(service: Service, world: World, workspace_id: UUID) -> None:
+    """Wait until everything in the feed so far was acted on: the end of another run comes last."""
+    world.mute, muted = set(), world.mute
+    other = await make_autopilot(service, world, workspace_id)
+    run = await run_now(service, other.autopilot_id)
+    made = world.made[run.occurrence_key]
+    await world.emit(world.settled(made, wakeup_pb2.WAKEUP_STATE_COMPLETED))
+    await service.ended(run.run_id)
+    world.mute = muted
 
 
 async def test_a_plan_that_comes_hours_late_outlives_a_call_that_failed(

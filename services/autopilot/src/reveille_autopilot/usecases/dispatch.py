@@ -103,30 +103,17 @@ class Dispatcher:
             self._enqueue(wakes, payloads), self._create_issues(issues, payloads, followers)
         )
         steps |= more
-        steps = await self._not_given_up(steps)
+        decided = await self._settler.without_given_up(
+            {run_id: (step,) for run_id, step in steps.items()}
+        )
         crash_point("autopilot.dispatch.before_link")
         undecided = {
-            run.id: AGAIN.delay(run.attempts + 1, run.id) for run in ready if run.id not in steps
+            run.id: AGAIN.delay(run.attempts + 1, run.id) for run in ready if run.id not in decided
         }
         if undecided:
             async with self._db.session() as tx:
                 await runs.postpone(tx, undecided)
-        return await self._settler.apply(
-            {run_id: (step,) for run_id, step in steps.items()}, Moment.LINK
-        )
-
-    async def _not_given_up(self, steps: dict[UUID, Step]) -> dict[UUID, Step]:
-        """Leave out cancellations of keys with which runs are being given up.
-
-        Written here first they would look like somebody's wish, and the occurrence would be lost;
-        the sweep writes that it was given up, after which it can be asked for again.
-        """
-        cancelled = [each for each, step in steps.items() if step.state is RunState.CANCELLED]
-        if not cancelled:
-            return steps
-        async with self._db.session() as tx:
-            late = await runs.overdue(tx, cancelled)
-        return {each: step for each, step in steps.items() if each not in late}
+        return await self._settler.apply(decided, Moment.LINK)
 
     async def _enqueue(
         self, batch: Sequence[Run], payloads: Mapping[UUID, Payload]

@@ -50,7 +50,9 @@ class Follower:
             run = known.get(ids.get(event.occurrence_key, _NOBODY))
             if run is not None and str(run.workspace_id) == event.workspace_id:
                 steps.setdefault(run.id, []).append(_READERS[event.type](run, event))
-        await self._settler.apply(steps, Moment.COMPLETE)
+        # Giving a run up cancels what it made, and so does a call that comes later still: the event
+        # of that may be here before the sweep has written why.
+        await self._settler.apply(await self._settler.without_given_up(steps), Moment.COMPLETE)
 
 
 _NOBODY = UUID(int=0)

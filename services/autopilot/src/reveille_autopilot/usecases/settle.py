@@ -10,7 +10,7 @@ from uuid import UUID
 from reveille_autopilot.domain.deadlines import CANCEL_AGAIN, CHECK, CHECK_SOON
 from reveille_autopilot.domain.models import Run
 from reveille_autopilot.domain.outcomes import Step, Written, apply_all, hands_back_slot
-from reveille_autopilot.domain.states import RUN_TERMINAL
+from reveille_autopilot.domain.states import RUN_TERMINAL, RunState
 from reveille_autopilot.store import limits, runs
 from reveille_autopilot.usecases.signals import RunSignals
 from reveille_autopilot.usecases.summary import RunTracing
@@ -69,6 +69,25 @@ class Settler:
         if done.released:
             self.wake_sweep()
         return done.after
+
+    async def without_given_up(
+        self, steps: Mapping[UUID, Sequence[Step]]
+    ) -> dict[UUID, Sequence[Step]]:
+        """Leave out cancellations of keys with which runs are being given up.
+
+        Written first they would look like somebody's wish, and the occurrence would be lost; the
+        sweep writes that it was given up, after which it can be asked for again.
+        """
+        cancelled = [run_id for run_id, each in steps.items() if any(map(_cancels, each))]
+        if not cancelled:
+            return dict(steps)
+        async with self._db.session() as tx:
+            late = await runs.overdue(tx, cancelled)
+        kept = {
+            run_id: [step for step in each if run_id not in late or not _cancels(step)]
+            for run_id, each in steps.items()
+        }
+        return {run_id: each for run_id, each in kept.items() if each}
 
     async def release(self, autopilot_ids: Sequence[UUID]) -> None:
         """Let waiting runs begin where nothing else is open, should an end have been missed."""
@@ -151,6 +170,10 @@ async def _release(tx: Tx, autopilot_ids: Sequence[UUID]) -> bool:
     released = await limits.release(tx, autopilot_ids)
     await append(tx, [released_event(run) for run in released])
     return bool(released)
+
+
+def _cancels(step: Step) -> bool:
+    return step.state is RunState.CANCELLED
 
 
 def _look_again(before: Run, written: Written, steps: Sequence[Step]) -> float | None:
