@@ -13,9 +13,12 @@ from tests.integration.autopilot.conftest import (
     MEMBER,
     Service,
     Stage,
+    admit,
     edit_rule,
+    facts,
     keep_up,
     make_autopilot,
+    make_webhook,
     run_now,
 )
 from tests.integration.autopilot.peers import World
@@ -115,6 +118,21 @@ async def test_a_rule_whose_runs_nearly_all_fail_is_paused_once_and_judged_anew_
     )
     assert (await keep_up(service, MONITOR))["paused"] == 0
     assert len(await notices(rows)) == 1
+
+
+async def test_runs_that_were_given_up_without_a_body_are_no_failures_of_their_rule(
+    service: Service, autopilot: rule_pb.Autopilot
+) -> None:
+    hook = await make_webhook(service, autopilot.autopilot_id)
+    # Their moments within the hook's rate are days off.
+    admitted = await admit(service, *(facts(hook.trigger) for _ in range(4)))
+    service.move_clock(timedelta(hours=24, minutes=1).total_seconds())
+    await service.tick("sweep")
+    for each in admitted:
+        run = await service.run_of(each.run_id)
+        assert run.reason == reason_pb2.REASON_DISPATCH_INCOMPLETE
+    assert (await keep_up(service, MONITOR))["paused"] == 0
+    assert (await read(service, autopilot)).status == rule_pb.AUTOPILOT_STATUS_ACTIVE
 
 
 async def test_a_rule_that_came_into_force_after_the_look_is_judged_anew(

@@ -20,7 +20,8 @@ DELETE FROM quota_periods WHERE period_end < (SELECT clock()) - $1::interval;
 DELETE FROM secret_edits WHERE created_at < (SELECT clock()) - $1::interval;
 
 -- name: failing
--- Rules in force of whose runs nearly all failed, counted since they came into force.
+-- Rules in force of whose runs nearly all failed, counted since they came into force. A run that was
+-- given up without its body has tried nothing, and tells nothing of its rule.
 -- $1 how far to look back, $2 least runs, $3 least share
 SELECT a.id, c.ended, c.failed
 FROM (
@@ -28,7 +29,7 @@ FROM (
     FROM runs r
     JOIN autopilots b ON b.id = r.autopilot_id
     WHERE r.finished_at >= (SELECT clock()) - $1::interval AND r.state IN ('completed', 'failed')
-        AND b.status = 'active' AND r.created_at >= b.active_since
+        AND b.status = 'active' AND r.created_at >= b.active_since AND r.payload_ready
     GROUP BY r.autopilot_id
 ) c
 JOIN autopilots a ON a.id = c.autopilot_id
@@ -41,7 +42,7 @@ SELECT count(*) AS ended, count(*) FILTER (WHERE r.state = 'failed') AS failed
 FROM autopilots a
 JOIN runs r ON r.autopilot_id = a.id AND r.created_at >= a.active_since
 WHERE a.id = $1 AND r.finished_at >= (SELECT clock()) - $2::interval
-    AND r.state IN ('completed', 'failed');
+    AND r.state IN ('completed', 'failed') AND r.payload_ready;
 
 -- name: notice_skip_streaks
 -- Rules in force whose newest runs were all skipped, once per streak: a run that was not skipped
