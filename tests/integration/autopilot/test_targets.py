@@ -170,6 +170,31 @@ async def test_an_archived_squads_rules_go_to_its_leader_in_force_or_not(
     assert (await newest(service, active)).sequence == version.sequence
 
 
+async def test_a_paused_rule_of_a_squad_that_was_archived_unheard_goes_to_its_leader_by_the_hour(
+    service: Service, world: World, workspace_id: UUID
+) -> None:
+    leader = world.add_agent(workspace_id)
+    archived, steady = (world.add_squad(workspace_id, leader) for _ in range(2))
+    resting, other, gone = [
+        await make_autopilot(service, world, workspace_id, squad_id=str(each))
+        for each in (archived, steady, archived)
+    ]
+    user = service.as_user(CREATOR)
+    for rule in (resting, other):
+        await user.PauseAutopilot(pb.PauseAutopilotRequest(autopilot_id=rule.autopilot_id))
+    await user.ArchiveAutopilot(pb.ArchiveAutopilotRequest(autopilot_id=gone.autopilot_id))
+    world.squads[str(archived)].state = squad_pb2.SQUAD_STATE_ARCHIVED
+    await keep_up(service, "autopilot_monitor")
+    found = await read(service, resting)
+    assert (found.agent_id, found.squad_id) == (str(leader), "")
+    assert found.status == rule_pb.AUTOPILOT_STATUS_PAUSED
+    assert (await newest(service, resting)).change == version_pb.RULE_CHANGE_RETARGETED
+    # What can work, or never will again, stays as it is.
+    for rule in (other, gone):
+        assert (await read(service, rule)).squad_id == rule.squad_id
+    await user.ResumeAutopilot(pb.ResumeAutopilotRequest(autopilot_id=resting.autopilot_id))
+
+
 async def test_an_archived_agent_pauses_its_rules_also_when_the_event_was_missed(
     service: Service, stage: Stage, world: World, workspace_id: UUID, rows: Rows
 ) -> None:

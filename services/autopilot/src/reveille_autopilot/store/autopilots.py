@@ -126,7 +126,7 @@ async def version(tx: Tx, version_id: UUID) -> RuleVersion | None:
     return None if row is None else rows.rule_version(row)
 
 
-async def active(
+async def by_target(
     tx: Tx,
     workspace_id: UUID | None,
     agents: Sequence[UUID] | None,
@@ -134,14 +134,9 @@ async def active(
     after: UUID,
     limit: int,
 ) -> list[Autopilot]:
-    """Read the rules in force of agents and squads; of all where neither is named."""
-    found = await tx.fetch(Q["active_by_target"], agents, squads, after, limit, workspace_id)
+    """Read the rules whose target matters, of agents and squads; of all where neither is named."""
+    found = await tx.fetch(Q["by_target"], agents, squads, after, limit, workspace_id)
     return [rows.autopilot(row) for row in found]
-
-
-async def of_squads(tx: Tx, squads: Sequence[UUID]) -> list[Autopilot]:
-    """Read the rules of squads that are not archived."""
-    return [rows.autopilot(row) for row in await tx.fetch(Q["of_squads"], squads)]
 
 
 async def squads_in_use(tx: Tx, workspace_id: UUID) -> list[UUID]:

@@ -77,30 +77,23 @@ SELECT id, autopilot_id, workspace_id, sequence, change, publisher_user_id, titl
 FROM rule_versions
 WHERE id = $1;
 
--- name: active_by_target
--- Rules in force that an agent, or a squad, works for; all of them where neither is named.
+-- name: by_target
+-- Rules in force that an agent, or a squad, works for, and the paused ones of a squad: resuming needs
+-- a target, and an archived squad is none. All of them where neither is named.
 -- $1 agent ids or null, $2 squad ids or null, $3 after id, $4 limit, $5 workspace_id or null
 SELECT id, workspace_id, title, prompt, issue_title_template, agent_id, squad_id, project_id,
     execution_mode, overlap_policy, status, pause_reason, creator_user_id, rule_version_id,
     rule_sequence, revision, active_since, created_at, updated_at
 FROM autopilots
-WHERE status = 'active' AND id > $3 AND ($5::uuid IS NULL OR workspace_id = $5)
+WHERE id > $3 AND ($5::uuid IS NULL OR workspace_id = $5)
     AND (
-        ($1::uuid[] IS NULL AND $2::uuid[] IS NULL)
-        OR agent_id = ANY($1::uuid[])
-        OR squad_id = ANY($2::uuid[])
+        ($1::uuid[] IS NULL AND $2::uuid[] IS NULL
+            AND (status = 'active' OR (status = 'paused' AND squad_id IS NOT NULL)))
+        OR (status = 'active' AND agent_id = ANY($1::uuid[]))
+        OR (status IN ('active', 'paused') AND squad_id = ANY($2::uuid[]))
     )
 ORDER BY id
 LIMIT $4;
-
--- name: of_squads
--- Rules that squads work for, archived ones apart. $1 squad ids
-SELECT id, workspace_id, title, prompt, issue_title_template, agent_id, squad_id, project_id,
-    execution_mode, overlap_policy, status, pause_reason, creator_user_id, rule_version_id,
-    rule_sequence, revision, active_since, created_at, updated_at
-FROM autopilots
-WHERE squad_id = ANY($1::uuid[]) AND status <> 'archived'
-ORDER BY id;
 
 -- name: squads_in_use
 -- The squads of a workspace that rules in force are for. $1 workspace_id

@@ -42,7 +42,7 @@ _PAGE = 200
 
 @dataclass(frozen=True, slots=True)
 class _Suspects:
-    """Which rules to look at; neither agents nor squads means all in force."""
+    """Which rules to look at; neither agents nor squads means all."""
 
     workspace_id: UUID | None = None
     agents: tuple[UUID, ...] | None = None
@@ -64,7 +64,7 @@ class TargetFollower:
                 await self._look(await self._suspects(event))
 
     async def reconcile(self) -> None:
-        """Look at all rules in force: the feed cannot tell what was missed.
+        """Look at all rules: the feed cannot tell what was missed.
 
         Raises:
             Unavailable: heartbeat cannot be asked just now.
@@ -87,7 +87,7 @@ class TargetFollower:
         after = NIL
         while True:
             async with self._db.session() as tx:
-                rules = await autopilots.active(
+                rules = await autopilots.by_target(
                     tx,
                     suspects.workspace_id,
                     suspects.agents,
@@ -100,9 +100,6 @@ class TargetFollower:
                 after = rules[-1].id
             if len(rules) < _PAGE:
                 break
-        for squad_id in suspects.squads or ():
-            with _apart("targets.hand_over", squad_id=str(squad_id)):
-                await self._hand_over_paused(squad_id)
 
     async def _judge(self, rules: Sequence[Autopilot]) -> None:
         answers = await self._answers(rules)
@@ -151,19 +148,6 @@ class TargetFollower:
             return False
         await self._system.retarget(rule.id, rule.squad_id, leader)
         return True
-
-    async def _hand_over_paused(self, squad_id: UUID) -> None:
-        """Do the same for rules that are not in force: resuming needs a target."""
-        async with self._db.session() as tx:
-            rules = await autopilots.of_squads(tx, [squad_id])
-        if not rules:
-            return
-        leader = await self._leader_of_archived(squad_id)
-        if leader is None:
-            return
-        for rule in rules:
-            with _apart("targets.change", autopilot_id=str(rule.id)):
-                await self._system.retarget(rule.id, squad_id, leader)
 
     async def _leader_of_archived(self, squad_id: UUID) -> UUID | None:
         try:
