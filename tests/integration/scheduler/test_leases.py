@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import Sequence
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
 import pytest
@@ -12,6 +13,7 @@ from tests.integration.scheduler.conftest import JOB, Owner, Replica, start_at, 
 
 from reveille_runtime.lease import Lease
 from reveille_scheduler.domain.states import ExecutionState
+from reveille_scheduler.usecases.jobs import Jobs
 from reveille_scheduler.usecases.settle import Ended
 from reveille_testkit.database import TestDatabase
 from reveille_testkit.rpc import RpcRig
@@ -46,6 +48,25 @@ async def test_a_vanished_executors_occurrence_is_tried_again(
     assert execution.state is ExecutionState.SUCCESS
     assert execution.attempt == 2
     assert execution.runner_id == "survivor"
+
+
+async def test_a_lease_shorter_than_this_scheduler_keeps_by_itself_is_kept(
+    replica: Replica,
+) -> None:
+    """A replica that renews more often let the job in; this one executes it as well."""
+    short = replace(
+        JOB,
+        run_timeout=timedelta(seconds=4),
+        heartbeat_interval=timedelta(seconds=2),
+        stale_timeout=timedelta(seconds=6),
+    )
+    await Jobs(replica.database, {"owner"}, timedelta(seconds=2)).register(short)
+    await replica.scopes.put([wish()])
+    await start_at(replica, NOON + timedelta(seconds=1))
+    await replica.run()
+
+    execution = await replica.one()
+    assert (execution.state, execution.attempt) == (ExecutionState.SUCCESS, 1)
 
 
 async def test_one_look_at_an_expired_lease_is_not_enough(

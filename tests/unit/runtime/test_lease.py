@@ -116,10 +116,22 @@ async def test_a_lease_may_have_a_length_of_its_own(
             long.check()
 
 
-async def test_a_length_that_could_not_be_kept_is_refused(keeper: LeaseKeeper, rows: Rows) -> None:
-    with pytest.raises(ValueError, match="cannot be renewed"):
-        async with keeper.hold(rows.claim(), duration=29):
-            pass
+async def test_a_lease_that_cannot_wait_for_the_next_round_is_renewed_sooner(clock: Clock) -> None:
+    """Who claims with a shorter lease than this process was set up for keeps it all the same."""
+    rounds: asyncio.Queue[int] = asyncio.Queue()
+
+    async def renew(leases: Sequence[Lease]) -> Collection[UUID]:
+        rounds.put_nowait(len(leases))
+        return [lease.id for lease in leases]
+
+    keeper = LeaseKeeper(renew, duration=3000, interval=1000, monotonic=clock)
+    loop = asyncio.create_task(keeper.run())
+    async with asyncio.timeout(10):
+        assert await rounds.get() == 0
+        async with keeper.hold(Lease(new_id(), new_token()), duration=0.3) as held:
+            assert [await rounds.get() for _ in range(2)] == [1, 1]
+            held.check()
+    loop.cancel()
 
 
 async def test_the_time_of_the_claim_itself_counts(
@@ -175,6 +187,34 @@ async def test_a_renewal_that_hangs_is_given_up_in_time(clock: Clock, rows: Rows
         async with asyncio.timeout(5):
             await held.lost.wait()
         loop.cancel()
+
+
+async def test_rounds_that_hang_leave_a_short_lease_time_for_another(
+    rows: Rows, clock: Clock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    hanging = True
+
+    async def renew(leases: Sequence[Lease]) -> Collection[UUID]:
+        if hanging:
+            await asyncio.Event().wait()
+        return await rows.renew(leases)
+
+    real = asyncio.timeout
+
+    def at_once(delay: float) -> asyncio.Timeout:
+        clock.now += delay if hanging else 0
+        return real(0 if hanging else 10)
+
+    monkeypatch.setattr(asyncio, "timeout", at_once)
+    keeper = LeaseKeeper(renew, duration=30, interval=10, monotonic=clock)
+    async with keeper.hold(rows.claim()) as held:
+        clock.now += 9
+        for _ in range(2):
+            assert await keeper.tick() is False
+        hanging = False
+        assert await keeper.tick() is True
+        clock.now += 9
+        held.check()
 
 
 async def test_guarded_work_is_stopped_and_cleaned_up_when_the_lease_is_lost(
@@ -393,13 +433,3 @@ async def test_leases_of_one_keeper_may_have_lengths_of_their_own() -> None:
 
         assert short.lost.is_set()
         assert not long.lost.is_set()
-
-
-async def test_a_lease_too_short_for_the_keepers_interval_is_refused() -> None:
-    async def renew(_: object) -> list[UUID]:
-        return []
-
-    keeper = LeaseKeeper(renew, duration=300.0, interval=10.0)
-    with pytest.raises(ValueError, match="cannot be renewed"):
-        async with keeper.hold(Lease(new_id(), new_token()), duration=29.0):
-            pass

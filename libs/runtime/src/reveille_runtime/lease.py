@@ -111,7 +111,8 @@ class LeaseKeeper:
     `renew` sets a new expiry on the rows whose id and token match and returns the ids that did;
     it must run its statement for an empty list too, since a round is also the proof that the
     database answers. `duration` and `interval` are seconds; the interval is at most a third of
-    the duration. `run` is the loop; `tick` is one round of it.
+    the duration, and rounds come sooner while a shorter lease is held. `run` is the loop; `tick` is
+    one round of it.
     """
 
     def __init__(
@@ -129,6 +130,8 @@ class LeaseKeeper:
         self._renew = renew
         self._monotonic = monotonic
         self._held: dict[UUID, Held] = {}
+        # Set when a lease is taken that cannot wait for the round that is planned.
+        self._sooner = asyncio.Event()
         self._last_success: float | None = None
         self._last_failure: float | None = None
         self._healthy = False
@@ -142,19 +145,16 @@ class LeaseKeeper:
         `since` is `keeper.now()` from before the claim was sent: without it the time the claim took
         is not counted. `duration` is this lease's own length in seconds, where leases differ;
         `renew` must keep it. The block's end stops the renewal; it does not touch the row.
-
-        Raises:
-            ValueError: `duration` is less than three intervals, so it could not be kept.
         """
         own = self.duration if duration is None else duration
-        if own < self.interval * 3:
-            raise ValueError(f"a lease of {own} s cannot be renewed every {self.interval} s")
         held = Held(lease, self.now() if since is None else since, own, self)
         previous = self._held.get(lease.id)
         if previous is not None:
             # The row was claimed anew, so the older claim cannot hold it any more.
             previous.lose()
         self._held[lease.id] = held
+        if own < self.interval * 3:
+            self._sooner.set()
         try:
             yield held
         finally:
@@ -190,10 +190,13 @@ class LeaseKeeper:
         loop = asyncio.get_running_loop()
         while True:
             began = loop.time()
-            answered = await self.tick()
             # A little early, so that every stretch of `interval` seconds holds a whole round.
-            pause = self.interval * (0.9 if answered else 0.25)
-            await asyncio.sleep(max(0.0, began + pause - loop.time()))
+            share = 0.9 if await self.tick() else 0.25
+            while (left := began + self._rhythm() * share - loop.time()) > 0:
+                self._sooner.clear()
+                with contextlib.suppress(TimeoutError):
+                    async with asyncio.timeout(left):
+                        await self._sooner.wait()
 
     async def tick(self) -> bool:
         """Renew every lease once, mark those that are lost; tell whether the database answered."""
@@ -223,11 +226,15 @@ class LeaseKeeper:
         self._lose_stale()
         return self._healthy
 
+    def _rhythm(self) -> float:
+        """How often to renew now: at least three times in the life of the shortest lease."""
+        return min([self.interval, *(held.duration / 3 for held in self._held.values())])
+
     def _patience(self) -> float:
-        """How long a round may take before a lease would become stale unnoticed."""
+        """How long a round may take: one that hangs must leave a lease time for another."""
         now = self.now()
         stale_in = (held.renewed_at + held.duration * 2 / 3 - now for held in self._held.values())
-        return min([self.interval, *stale_in])
+        return min([self.interval, *(left / 2 for left in stale_in)])
 
     def _lose_stale(self) -> None:
         for held in list(self._held.values()):
