@@ -126,6 +126,33 @@ async def test_a_refused_call_counts_and_a_busy_handler_does_not(
     assert execution.next_retry_at is not None
 
 
+async def test_a_handler_with_too_much_to_do_is_not_asked_plan_by_plan(
+    replica: Replica, owner: Owner
+) -> None:
+    sizes: list[int] = []
+
+    async def refuse(request: pb.RunPlansRequest, context: object) -> pb.RunPlansResponse:
+        sizes.append(len(request.plans))
+        raise ResourceExhausted("OVERLOADED", "later")
+
+    owner.override = refuse
+    names = [f"scope-{n}" for n in range(9)]
+    await due(replica, *names)
+    await replica.run()
+    assert sizes == [9]
+    assert {(each.state, each.attempt, each.message) for each in await replica.ledger()} == {
+        (ExecutionState.FAILED, 0, "later")
+    }
+
+    # It is left alone for a while, then asked again.
+    await replica.run()
+    assert sizes == [9]
+    owner.override = None
+    await start_at(replica, NOON + timedelta(minutes=1))
+    await replica.run()
+    assert await states(replica) == dict.fromkeys(names, ExecutionState.SUCCESS)
+
+
 async def test_a_handler_gets_its_jobs_run_timeout_and_no_attempt_is_lost(
     replica: Replica, owner: Owner
 ) -> None:

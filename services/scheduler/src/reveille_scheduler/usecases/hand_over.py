@@ -100,7 +100,9 @@ class Handler:
             crash_point(crash_points.AFTER_HAND_OVER)
             results = {each.execution_id: each for each in answer.results}
             return {claim.id: _ending(results.get(str(claim.id))) for claim in claims}
-        except Unavailable as error:
+        except (Unavailable, ResourceExhausted) as error:
+            # So it is for each of them: halves would only bring an owner with too much to do more
+            # calls at once. What comes back is brought again later, in smaller ones (`_share`).
             return dict.fromkeys((claim.id for claim in claims), _not_decided(error))
         except Exception as error:  # noqa: BLE001 - an answer nobody can read is the handler's
             if len(batch) > 1:
@@ -202,7 +204,7 @@ class HandOver:
             raise
 
 
-def _not_decided(error: Unavailable) -> Ending:
+def _not_decided(error: Unavailable | ResourceExhausted) -> Ending:
     """Read a call that never got its answer: what may be transient costs no attempt."""
     ending = _given_back(error.message)
     late = error.reason == "DEADLINE_EXCEEDED"
@@ -210,9 +212,7 @@ def _not_decided(error: Unavailable) -> Ending:
 
 
 def _ending_of_error(error: Exception) -> Ending:
-    """Read a failed call: the attempt counts, unless the handler only had too much to do."""
-    if isinstance(error, ResourceExhausted):
-        return _given_back(error.message)
+    """Read a failed call: the attempt counts."""
     if isinstance(error, DomainError):
         text = f"{error.reason.lower()}: {error.message}"
     else:
