@@ -167,6 +167,21 @@ async def test_a_backfill_executes_what_was_missed_and_nothing_twice(
     assert {each.state for each in await replica.ledger()} == {ExecutionState.SUCCESS}
 
 
+async def test_a_backfill_gives_way_to_what_its_scope_is_due_for(
+    stub: SchedulerServiceAsyncStub, replica: Replica, owner: Owner, database: TestDatabase
+) -> None:
+    await replica.scopes.put([wish(cron="0 * * * *", since=NOON)])
+    await at(database, replica, NOON + 30 * SECOND)
+    assert (await stub.BackfillScope(backfill(NOON - 3 * HOUR, NOON))).new == 4
+    await replica.run()
+    await at(database, replica, NOON + HOUR + SECOND)
+    for _ in range(4):
+        await replica.run()
+
+    hours = [plan.plan_time.ToDatetime(tzinfo=UTC).hour for plan in owner.plans]
+    assert hours == [9, 13, 10, 11, 12]
+
+
 async def test_both_ends_of_a_range_belong_to_it(
     stub: SchedulerServiceAsyncStub, replica: Replica, owner: Owner, database: TestDatabase
 ) -> None:

@@ -53,8 +53,10 @@ async def fill(admin: asyncpg.Connection[asyncpg.Record], *, analyzed: bool) -> 
                '2025-01-01', CASE WHEN state <> 'running'
                              THEN timestamptz '2025-01-01' + n * interval '1 second' END
         FROM generate_series(1, {HISTORY}) AS n,
-             LATERAL (SELECT CASE n % 1000 WHEN 1 THEN 'running' WHEN 3 THEN 'failed'
-                                           ELSE 'success' END AS state) AS s
+             LATERAL (SELECT CASE WHEN n % 1000 = 1 THEN 'running'
+                                  WHEN n % 2000 = 3 THEN 'failed'
+                                  WHEN n % 2000 = 1003 THEN 'skipped'
+                                  ELSE 'success' END AS state) AS s
         """
     )
     if analyzed:

@@ -32,6 +32,7 @@ WHERE (SELECT true FROM executions AS e
 
 -- name: find_due_retries
 -- Occurrences whose next attempt is due and has a free slot, with their scopes' rows; no locks yet.
+-- A missed one gives way to what its scope is due for now: a backfill makes nothing else late.
 -- $1 job_name, $2 limit, $3 plans per scope
 SELECT e.id,
        (SELECT s.id FROM scopes AS s
@@ -42,6 +43,10 @@ WHERE e.job_name = $1 AND e.next_retry_at <= (SELECT clock())
   AND (SELECT count(*) FROM executions AS busy
        WHERE busy.state = 'running' AND busy.job_name = e.job_name
          AND busy.scope_kind = e.scope_kind AND busy.scope_id = e.scope_id) < $3
+  AND (e.state = 'failed'
+       OR ((SELECT s.next_plan_at FROM scopes AS s
+            WHERE s.job_name = e.job_name AND s.kind = e.scope_kind AND s.scope_id = e.scope_id
+            LIMIT 1) <= (SELECT clock())) IS NOT TRUE)
 ORDER BY e.next_retry_at, e.plan_time
 LIMIT $2;
 
