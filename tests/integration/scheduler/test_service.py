@@ -117,6 +117,33 @@ async def test_a_rule_that_cannot_be_evaluated_is_refused_and_nothing_is_stored(
     assert not (await stub.ListScopes(pb.ListScopesRequest(job_name="tidy"))).scopes
 
 
+@pytest.mark.parametrize(
+    "moment",
+    [datetime.min.replace(tzinfo=UTC), datetime.max.replace(tzinfo=UTC)],
+    ids=["first", "last"],
+)
+@pytest.mark.parametrize("field", ["run_at", "effective_from"])
+async def test_an_instant_that_stands_for_infinity_is_refused(
+    stub: SchedulerServiceAsyncStub, field: str, moment: datetime
+) -> None:
+    """The database would give it back as something that no time can be compared with."""
+    await stub.RegisterJob(pb.RegisterJobRequest(job=job()))
+    wanted = scope()
+    if field == "run_at":
+        wanted.ClearField("cron")
+    getattr(wanted, field).FromDatetime(moment)
+    with pytest.raises(InvalidArgument) as refused, as_domain_errors():
+        await stub.UpsertScopes(pb.UpsertScopesRequest(scopes=[wanted]))
+    assert [each.field for each in refused.value.violations] == [f"scopes[0].{field}"]
+
+    # What lies beside it is a time like any other.
+    beside = timedelta(microseconds=1 if moment.year == 1 else -1)
+    getattr(wanted, field).FromDatetime(moment + beside)
+    await stub.UpsertScopes(pb.UpsertScopesRequest(scopes=[wanted]))
+    (stored,) = (await stub.ListScopes(pb.ListScopesRequest(job_name="tidy"))).scopes
+    assert getattr(stored, field).ToDatetime(tzinfo=UTC) == moment + beside
+
+
 async def test_a_scope_of_an_unknown_job_is_not_found(stub: SchedulerServiceAsyncStub) -> None:
     with pytest.raises(NotFound, match="tidy"), as_domain_errors():
         await stub.UpsertScopes(pb.UpsertScopesRequest(scopes=[scope()]))

@@ -13,8 +13,9 @@ from datetime import UTC, datetime, timedelta
 from reveille_scheduler.domain.rule import Timeline
 
 _NONE = timedelta(0)
-# Where time ends: no delay moves an occurrence beyond it. The driver takes the very last
-# microsecond for infinity, which comes back without a zone.
+# Where time begins and ends: no delay moves an occurrence beyond it. The driver takes the very
+# first and last microseconds for infinities, which come back without a zone.
+FIRST = datetime.min.replace(microsecond=1, tzinfo=UTC)
 LAST = datetime.max.replace(microsecond=999_998, tzinfo=UTC)
 
 

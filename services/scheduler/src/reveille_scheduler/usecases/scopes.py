@@ -9,9 +9,10 @@ from typing import TypeVar
 from reveille_cron import CronError, Schedule, parse, zone
 from reveille_runtime.db import Database, Tx
 from reveille_runtime.errors import FieldViolation, InvalidArgument
+from reveille_scheduler.domain.calendar import FIRST, LAST
 from reveille_scheduler.domain.job import LONGEST, Job
 from reveille_scheduler.domain.planning import DueScope, Planner
-from reveille_scheduler.domain.rule import Cadence, CronRule, Hook
+from reveille_scheduler.domain.rule import Cadence, CronRule, Hook, Once
 from reveille_scheduler.domain.scope import Scope, ScopeDeletion, ScopeKey, ScopeWish
 from reveille_scheduler.store import jobs, scopes
 from reveille_scheduler.usecases.jobs import unknown_job
@@ -89,7 +90,7 @@ def _with_times(
 
 
 def _judge(wishes: Sequence[ScopeWish], now: datetime) -> None:
-    """Refuse rules that cannot be evaluated or never fire, naming each."""
+    """Refuse rules that cannot be evaluated or never fire, and times that cannot be kept."""
     violations = []
     for index, wish in enumerate(wishes):
         match wish.rule:
@@ -109,8 +110,18 @@ def _judge(wishes: Sequence[ScopeWish], now: datetime) -> None:
                         "OUT_OF_BOUNDS",
                     )
                 )
+            case Once(at) if not FIRST <= at <= LAST:
+                violations.append(_outside_time(f"scopes[{index}].run_at"))
+        if wish.effective_from is not None and not FIRST <= wish.effective_from <= LAST:
+            violations.append(_outside_time(f"scopes[{index}].effective_from"))
     if violations:
         raise InvalidArgument(violations)
+
+
+def _outside_time(field: str) -> FieldViolation:
+    return FieldViolation(
+        field, "is the very first or last instant, which means infinity here", "OUT_OF_BOUNDS"
+    )
 
 
 def is_cadence(every: timedelta) -> bool:
