@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
@@ -355,3 +356,22 @@ async def test_a_full_batch_leaves_the_others_due_in_their_order(
     assert len(claimed) == 30
     assert len(await replica.ledger()) == 30
     assert {claimed.count(f"scope-{n}") for n in range(10)} == {3}
+
+
+async def test_late_slots_of_many_scopes_are_recorded_in_several_transactions(
+    replica: Replica, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """They take up no place, so nothing else bounds how many a batch of scopes brings."""
+    monkeypatch.setattr("reveille_scheduler.usecases.plan_due.MOST_RECORDED", 4)
+    await replica.jobs.register(replace(EVERY, max_lateness=5 * MINUTE, max_plans_per_tick=3))
+    await replica.scopes.put(
+        [wish(f"scope-{n}", cron="*/5 * * * *", since=NOON - 31 * MINUTE) for n in range(5)]
+    )
+    await start_at(replica, NOON + SECOND)
+    recorded = [0]
+    while (await replica.plan_due("tidy", 10)).more:
+        recorded.append(len(await replica.ledger()))
+        assert recorded[-1] - recorded[-2] <= 6
+
+    late = Counter(each.scope_id for each in await replica.ledger() if each.reason == "too_late")
+    assert late == {f"scope-{n}": 6 for n in range(5)}

@@ -21,7 +21,7 @@ from reveille_scheduler.domain.planning import Occurrence, Planned, Planner
 from reveille_scheduler.domain.scope import Scope
 from reveille_scheduler.store import jobs, scopes
 from reveille_scheduler.store.scopes import LockedScope, Mark, Move
-from reveille_scheduler.usecases.recording import Recorder
+from reveille_scheduler.usecases.recording import MOST_RECORDED, Recorder
 from reveille_scheduler.usecases.unplannable import why_not
 
 START = Mark(datetime(1, 1, 2, tzinfo=UTC), NIL)
@@ -91,7 +91,7 @@ class PlanDue:
         moves: list[Move] = []
         claimable, reached = limit, locked[0]
         for mark in locked:
-            if claimable == 0:
+            if claimable == 0 or len(found) >= MOST_RECORDED:
                 # The batch is full: the others stay due, beyond the mark.
                 break
             reached = mark

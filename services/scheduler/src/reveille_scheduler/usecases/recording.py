@@ -16,6 +16,10 @@ from reveille_scheduler.domain.scope import Scope
 from reveille_scheduler.store import executions
 from reveille_scheduler.store.executions import Begun, NewExecution
 
+# Occurrences after which a transaction takes no further scope: most of them can be too late, which
+# take up no place.
+MOST_RECORDED = 1000
+
 
 @dataclass(frozen=True, slots=True)
 class Recorder:
