@@ -156,7 +156,7 @@ class Replica:
             claims += (await self.claim_retries(job.name, 200)).claims
             claims += (await self.plan_due(job.name, 200)).claims
             if (asked := await self.plan_hooks.take(job.name, 200)) is not None:
-                claims += await self.plan_hooks.ask(asked)
+                await self.plan_hooks.ask(asked, claims.extend)
         return claims
 
     async def run(self) -> None:

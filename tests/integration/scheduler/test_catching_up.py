@@ -251,7 +251,9 @@ async def test_a_hook_scope_that_is_edited_while_its_owner_is_asked_keeps_the_ed
     (edited,) = await replica.scopes.put([wish(rule=Hook(), revision=2, since=NOON - MINUTE)])
     owner.plan = lambda scope: hook_plan(scope, NOON)
 
-    assert await replica.plan_hooks.ask(asked) == []
+    await replica.plan_hooks.ask(asked, replica.executor.start)
+    await replica.executor.stop()
+    assert owner.plans == []
     assert await replica.ledger() == []
     assert await replica.scopes.page("tidy", None, 10) == [edited]
 

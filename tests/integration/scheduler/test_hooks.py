@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
+from functools import partial
+from itertools import pairwise
 from typing import Any
 
 import grpc
@@ -12,9 +15,11 @@ from google.protobuf import timestamp_pb2
 from tests.integration.scheduler.conftest import JOB, Owner, Replica, start_at, wish
 
 from reveille.scheduler.v1 import job_handler_service_pb2 as pb
+from reveille_scheduler.domain.calendar import LAST
 from reveille_scheduler.domain.rule import Hook
 from reveille_scheduler.domain.states import ExecutionState
 from reveille_scheduler.usecases.plan_hooks import PUT_ASIDE
+from reveille_testkit.waiting import eventually
 
 NOON = datetime(2030, 6, 1, 12, tzinfo=UTC)
 SECOND = timedelta(seconds=1)
@@ -29,8 +34,8 @@ def stamp(moment: datetime) -> timestamp_pb2.Timestamp:
     return made
 
 
-def planned(scope: pb.HookScope) -> pb.ScopePlan:
-    return pb.ScopePlan(kind=scope.kind, id=scope.id, plan_times=[stamp(NOON)])
+def planned(scope: pb.HookScope, moment: datetime = NOON) -> pb.ScopePlan:
+    return pb.ScopePlan(kind=scope.kind, id=scope.id, plan_times=[stamp(moment)])
 
 
 async def due(replica: Replica, *names: str) -> None:
@@ -116,6 +121,60 @@ async def test_a_scope_that_spoils_its_owners_answer_is_left_out_alone(
     assert (await states(replica))["bad"] is ExecutionState.SUCCESS
 
 
+async def test_a_scope_that_its_owner_hangs_on_delays_no_other(
+    replica: Replica, owner: Owner, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The others are executed while it is still asked about, and the next time without it."""
+    monkeypatch.setattr("reveille_scheduler.usecases.plan_hooks.PATIENCE_SECONDS", 100.0)
+    hanging = asyncio.Event()
+    asked: list[set[str]] = []
+
+    async def hang(request: pb.PlanScopesRequest, context: Any) -> None:
+        about = {scope.id for scope in request.scopes}
+        asked.append(about)
+        if about == {"bad"}:
+            await hanging.wait()
+        if "bad" in about:
+            await context.abort(grpc.StatusCode.DEADLINE_EXCEEDED, "no answer in time")
+
+    async def executed() -> int:
+        return sum(each.state is ExecutionState.SUCCESS for each in await replica.ledger())
+
+    async def plan_beside_it(wanted: int) -> None:
+        batch = await replica.plan_hooks.take("tidy", 10)
+        assert batch is not None
+        assert {each.scope_id for each in batch.asked} == {*names, "bad"}
+        hanging.clear()
+        asked.clear()
+        asking = asyncio.ensure_future(replica.plan_hooks.ask(batch, replica.executor.start))
+        await eventually(executed, "the others", until=lambda found: found == wanted)
+        assert not asking.done()
+        hanging.set()
+        await asking
+
+    owner.hook = hang
+    owner.plan = planned
+    names = {f"scope-{n}" for n in range(3)}
+    await due(replica, *names, "bad")
+    await plan_beside_it(3)
+    assert asked[0] == {*names, "bad"}
+
+    owner.plan = partial(planned, moment=NOON + MINUTE)
+    await start_at(replica, NOON + 2 * MINUTE)
+    await plan_beside_it(6)
+    assert sorted(asked, key=len) == [{"bad"}, names]
+
+    # Once it is answered for, it is one of them again.
+    owner.hook = None
+    await start_at(replica, NOON + 4 * MINUTE)
+    await replica.run()
+    owner.hook = hang
+    await start_at(replica, NOON + 6 * MINUTE)
+    asked.clear()
+    await replica.run()
+    assert asked[0] == {*names, "bad"}
+
+
 @pytest.mark.parametrize(
     "code",
     [
@@ -183,3 +242,38 @@ async def test_a_plan_that_changes_nothing_does_not_stand_before_the_next(
     assert {each.state for each in await replica.ledger()} == {ExecutionState.SUCCESS}
     (asked,) = await replica.scopes.page("tidy", None, 10)
     assert asked.next_plan_at == NOON + 5 * MINUTE
+
+
+async def test_an_owner_that_never_wants_to_be_asked_again_is_understood(
+    replica: Replica, owner: Owner
+) -> None:
+    """The last instant there is means infinity to the database; it must be read back as a time."""
+    never = stamp(datetime.max.replace(tzinfo=UTC))
+    owner.plan = lambda scope: pb.ScopePlan(kind=scope.kind, id=scope.id, ask_again_time=never)
+    await due(replica, "one")
+    await replica.run()
+
+    (scope,) = await replica.scopes.page("tidy", None, 10)
+    assert scope.next_plan_at == LAST
+
+
+async def test_however_much_an_owner_names_a_transaction_records_so_much(
+    replica: Replica, owner: Owner, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """All of it is too late, so nothing of it waits for a place."""
+    monkeypatch.setattr("reveille_scheduler.domain.planning.MOST_PLANS", 3)
+    monkeypatch.setattr("reveille_scheduler.usecases.plan_hooks.MOST_RECORDED", 3)
+    old = [stamp(NOON - n * MINUTE) for n in range(10, 15)]
+    owner.plan = lambda scope: pb.ScopePlan(kind=scope.kind, id=scope.id, plan_times=old)
+    await replica.scopes.put([wish(name, rule=Hook()) for name in ("one", "two")])
+    await start_at(replica, NOON + SECOND)
+    found: list[int] = []
+    for seconds in range(2, 40, 3):
+        await start_at(replica, NOON + seconds * SECOND)
+        await replica.run()
+        found.append(len(await replica.ledger()))
+
+    assert found[0] == 3
+    assert all(later - earlier <= 5 for earlier, later in pairwise(found))
+    assert found[-1] == 10
+    assert {each.reason for each in await replica.ledger()} == {"too_late"}

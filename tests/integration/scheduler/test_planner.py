@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
+from collections.abc import Callable
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -153,9 +154,8 @@ async def test_retries_and_asked_scopes_leave_room_for_another_job(
     await replica.scopes.put([wish(f"scope-{n}", job_name="asked", rule=Hook()) for n in range(20)])
     unanswered = asyncio.Event()
 
-    async def ask(_: AskedBatch) -> list[Claim]:
+    async def ask(_: AskedBatch, begin: Callable[[list[Claim]], None]) -> None:
         await unanswered.wait()
-        return []
 
     monkeypatch.setattr(replica.plan_hooks, "ask", ask)
     await start_at(replica, NOON + timedelta(minutes=2))

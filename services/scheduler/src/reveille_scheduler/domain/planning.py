@@ -11,8 +11,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
-from reveille_scheduler.domain.calendar import Calendar, seed_of
-from reveille_scheduler.domain.job import CatchUp, Job
+from reveille_scheduler.domain.calendar import LAST, Calendar, seed_of
+from reveille_scheduler.domain.job import MOST_PLANS, CatchUp, Job
 from reveille_scheduler.domain.rule import (
     Cadence,
     CronRule,
@@ -182,7 +182,7 @@ class Planner:
         """
         policy = Policy.of(self._job, scope.catch_up, scope.max_lateness)
         wanted = [each for each in dict.fromkeys(plan_times) if each > scope.effective_from]
-        cut = wanted if policy.most == 0 else wanted[: policy.most]
+        cut = wanted[: policy.most or MOST_PLANS]
         short = len(cut) < len(wanted)
         found: list[Occurrence] = []
         looks = [self._now + ASK_AGAIN if ask_again is None else ask_again]
@@ -199,4 +199,4 @@ class Planner:
                 free -= 1
             found.append(occurrence)
         soonest = self._now + ASK_SOON
-        return Planned(tuple(found), soonest if short else max(min(looks), soonest))
+        return Planned(tuple(found), soonest if short else min(max(soonest, min(looks)), LAST))

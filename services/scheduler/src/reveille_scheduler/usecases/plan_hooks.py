@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Coroutine, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from typing import Any
 
 from reveille.scheduler.v1 import execution_pb2
 from reveille.scheduler.v1 import job_handler_service_pb2 as pb
@@ -29,20 +30,20 @@ from reveille_runtime.validation import to_timestamp
 from reveille_scheduler import crash_points
 from reveille_scheduler.domain.job import Job
 from reveille_scheduler.domain.occurrence import Claim
-from reveille_scheduler.domain.planning import Occurrence, Planner
-from reveille_scheduler.domain.scope import Scope
+from reveille_scheduler.domain.planning import ASK_SOON, Occurrence, Planner
+from reveille_scheduler.domain.scope import Scope, ScopeKey
 from reveille_scheduler.store import executions, jobs, scopes
 from reveille_scheduler.store.scopes import AskedScope, Move
 from reveille_scheduler.usecases.hand_over import Handler
-from reveille_scheduler.usecases.recording import Recorder
+from reveille_scheduler.usecases.recording import MOST_RECORDED, Recorder
 
 # How long an owner may think; another replica asks only after longer than that.
 PATIENCE_SECONDS = 10.0
 PUT_ASIDE = timedelta(seconds=30)
-# A divided question has half the patience, down to this, and none is begun after so long: all is
+# A divided question has half the patience, down to this. None is asked for longer than that: it is
 # over before the scopes can be taken again.
 LEAST_PATIENCE_SECONDS = 1.0
-DIVIDED_FOR_SECONDS = 24.0
+ASKED_FOR_SECONDS = 29.0
 # Questions of one batch that may be at its owner at once.
 MOST_CALLS = 8
 _log = logs.get_logger(__name__)
@@ -83,6 +84,8 @@ class PlanHooks:
         self._handlers = handlers
         self._runner = runner
         self._monotonic = monotonic
+        # Scopes that their owner had no answer about, although it was asked about each alone.
+        self._apart: set[ScopeKey] = set()
 
     async def take(self, job_name: str, limit: int) -> AskedBatch | None:
         """Put at most `limit` due scopes aside; None when there are none."""
@@ -110,8 +113,12 @@ class PlanHooks:
                     question.latest_next_retry_time.FromDatetime(row["next_retry_at"])
         return AskedBatch(job, tuple(asked), request)
 
-    async def ask(self, batch: AskedBatch) -> list[Claim]:
-        """Ask the owner and record what is due; what it does not answer for stays put aside."""
+    async def ask(self, batch: AskedBatch, begin: Callable[[list[Claim]], None]) -> None:
+        """Ask the owner, and begin what is due as it answers; the silent ones stay put aside.
+
+        A question that one scope keeps it from answering is asked half by half, and the next time
+        that scope is asked about by itself.
+        """
         handler = self._handlers.get(batch.job.handler)
         if handler is None:
             _log.warning(
@@ -120,30 +127,38 @@ class PlanHooks:
                 job=batch.job.name,
                 handler=batch.job.handler,
             )
-            return []
-        until = self._monotonic() + DIVIDED_FOR_SECONDS
+            return
+        until = self._monotonic() + ASKED_FOR_SECONDS
         calls = asyncio.Semaphore(MOST_CALLS)
+        silent: list[pb.HookScope] = []
         causes: list[str] = []
 
-        async def answers(request: pb.PlanScopesRequest, patience: float) -> Answers:
-            """Ask, and ask half by half when one scope may have spoiled the answer for all."""
+        async def settle(request: pb.PlanScopesRequest, patience: float) -> None:
             try:
                 async with calls:
-                    if self._monotonic() >= until:
-                        return {}
+                    left = until - self._monotonic()
+                    if left < LEAST_PATIENCE_SECONDS:
+                        causes.append("there was no time left to ask")
+                        silent.extend(request.scopes)
+                        return
                     with as_domain_errors():
-                        answer = await handler.stub.PlanScopes(request, timeout=patience)
-                return _read(answer, request)
+                        answer = await handler.stub.PlanScopes(request, timeout=min(patience, left))
+                found = _read(answer, request)
             except Exception as error:  # noqa: BLE001 - an answer nobody can read is the owner's
+                if len(request.scopes) > 1 and _divisible(error):
+                    shorter = max(patience / 2, LEAST_PATIENCE_SECONDS)
+                    await _all(settle(half, shorter) for half in _halves(request))
+                    return
                 causes.append(str(error))
-                if len(request.scopes) == 1 or not _divisible(error):
-                    return {}
-            shorter = max(patience / 2, LEAST_PATIENCE_SECONDS)
-            halves = await asyncio.gather(*(answers(half, shorter) for half in _halves(request)))
-            return halves[0] | halves[1]
+                silent.extend(request.scopes)
+                if _divisible(error):
+                    self._apart |= _keys(request)
+            else:
+                self._apart -= _keys(request)
+                begin(await self._record(batch, found))
 
-        found = await answers(batch.request, PATIENCE_SECONDS)
-        silent = [each for each in batch.asked if (each.kind, each.scope_id) not in found]
+        questions = _questions(batch.request, self._apart)
+        await _all(settle(each, PATIENCE_SECONDS) for each in questions)
         if silent:
             _log.warning(
                 "A job's owner did not say what is due; it will be asked again.",
@@ -151,10 +166,9 @@ class PlanHooks:
                 job=batch.job.name,
                 scopes=len(silent),
                 scope_kind=silent[0].kind,
-                scope_id=silent[0].scope_id,
+                scope_id=silent[0].id,
                 cause=causes[-1],
             )
-        return await self._record(batch, found) if found else []
 
     async def _record(self, batch: AskedBatch, answers: Answers) -> list[Claim]:
         began = self._monotonic()
@@ -170,6 +184,9 @@ class PlanHooks:
             found: list[tuple[Scope, Occurrence]] = []
             moves: list[Move] = []
             for each in due:
+                if len(found) >= MOST_RECORDED:
+                    moves.append(Move(each.row_id, each.now + ASK_SOON))
+                    continue
                 planner = Planner(batch.job, each.now)
                 key = (asked[each.row_id].kind, asked[each.row_id].scope_id)
                 said = answers[key]
@@ -193,12 +210,37 @@ def _divisible(error: Exception) -> bool:
     return not isinstance(error, ResourceExhausted | PermissionDenied | Unauthenticated)
 
 
+async def _all(parts: Iterable[Coroutine[Any, Any, None]]) -> None:
+    """Let every part end, whatever becomes of another: what one has recorded must be begun."""
+    for result in await asyncio.gather(*parts, return_exceptions=True):
+        if result is not None:
+            raise result
+
+
+def _questions(
+    request: pb.PlanScopesRequest, apart: Collection[ScopeKey]
+) -> list[pb.PlanScopesRequest]:
+    """Ask about some scopes one by one, after all the others together."""
+    parts: list[list[pb.HookScope]] = [[]]
+    for each in request.scopes:
+        if (request.job_name, each.kind, each.id) in apart:
+            parts.append([each])
+        else:
+            parts[0].append(each)
+    return [_about(request, part) for part in parts if part]
+
+
 def _halves(request: pb.PlanScopesRequest) -> list[pb.PlanScopesRequest]:
     middle = len(request.scopes) // 2
-    return [
-        pb.PlanScopesRequest(job_name=request.job_name, now=request.now, scopes=half)
-        for half in (request.scopes[:middle], request.scopes[middle:])
-    ]
+    return [_about(request, request.scopes[:middle]), _about(request, request.scopes[middle:])]
+
+
+def _about(request: pb.PlanScopesRequest, part: Sequence[pb.HookScope]) -> pb.PlanScopesRequest:
+    return pb.PlanScopesRequest(job_name=request.job_name, now=request.now, scopes=part)
+
+
+def _keys(request: pb.PlanScopesRequest) -> set[ScopeKey]:
+    return {(request.job_name, each.kind, each.id) for each in request.scopes}
 
 
 def _read(answer: pb.PlanScopesResponse, request: pb.PlanScopesRequest) -> Answers:

@@ -9,11 +9,10 @@ from collections.abc import Callable, Sequence
 from reveille_runtime import logs
 from reveille_runtime.backoff import Backoff
 from reveille_runtime.sqlstate import is_transient
-from reveille_scheduler.domain.occurrence import Claim
 from reveille_scheduler.usecases.claim_retries import ClaimRetries
 from reveille_scheduler.usecases.due_jobs import DueJob, DueJobs
 from reveille_scheduler.usecases.plan_due import PlanDue
-from reveille_scheduler.usecases.plan_hooks import AskedBatch, PlanHooks
+from reveille_scheduler.usecases.plan_hooks import PlanHooks
 from reveille_scheduler.workers.executor import Executor
 
 # Batches of one job in a row, before the other jobs have their turn.
@@ -138,14 +137,9 @@ class Planner:
             return CROWDED_SECONDS
         asked = await self._plan_hooks.take(job_name, limit)
         if asked is not None:
-            self._executor.run_aside(
-                self._ask(asked), f"plans of {job_name}", job_name, len(asked.asked)
-            )
+            work = self._plan_hooks.ask(asked, self._executor.start)
+            self._executor.run_aside(work, f"plans of {job_name}", job_name, len(asked.asked))
         return None
-
-    async def _ask(self, asked: AskedBatch) -> None:
-        claims: list[Claim] = await self._plan_hooks.ask(asked)
-        self._executor.start(claims)
 
     def _limit(self, job_name: str) -> int:
         return min(self._batch, self._executor.room(job_name))
