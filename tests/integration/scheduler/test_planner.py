@@ -22,13 +22,14 @@ from tests.integration.scheduler.conftest import (
 )
 
 from reveille.scheduler.v1 import job_handler_service_pb2 as pb
+from reveille_runtime.lifecycle import Loop
 from reveille_scheduler.domain.occurrence import Claim
 from reveille_scheduler.domain.rule import Hook
 from reveille_scheduler.domain.states import ExecutionState
 from reveille_scheduler.usecases.plan_due import PlanDue, PlannedBatch
 from reveille_scheduler.usecases.plan_hooks import AskedBatch
 from reveille_scheduler.workers.executor import Executor
-from reveille_scheduler.workers.planner import CROWDED_SECONDS, Planner
+from reveille_scheduler.workers.planner import Planner
 from reveille_testkit.waiting import eventually
 
 NOON = datetime(2030, 6, 1, 12, tzinfo=UTC)
@@ -127,8 +128,8 @@ async def test_a_job_that_hangs_does_not_keep_another_from_its_turn(
     loop = planner(replica, capacity=10, batch=10)
     for _ in range(10):
         pause = await loop.step()
-    # It is not asked for without a pause while all its places are taken.
-    assert pause == CROWDED_SECONDS
+    # It is not asked for while all its places are taken.
+    assert pause is None
     assert [each.job_name for each in await replica.ledger()] == ["greedy"] * 5
 
     await start_at(replica, NOON + timedelta(minutes=1) + SECOND)
@@ -242,3 +243,77 @@ async def test_what_one_lane_claimed_is_executed_although_another_failed(
     await idle(replica, 100)
 
     assert len(owner.plans) == 10
+
+
+async def test_a_job_that_found_no_room_goes_on_as_soon_as_there_is_some(
+    replica: Replica, owner: Owner
+) -> None:
+    """Nothing else wakes the loop: it would look again in an hour."""
+    await replica.scopes.put([wish(f"scope-{n}") for n in range(9)])
+    await start_at(replica, NOON + SECOND)
+    step = planner(replica, capacity=4, batch=5).step
+    loop = Loop("planner", step, 3600, hint=replica.executor)
+    running = asyncio.ensure_future(loop.run())
+
+    async def done() -> int:
+        return sum(each.state is ExecutionState.SUCCESS for each in await replica.ledger())
+
+    await eventually(done, "all are executed", until=lambda done: done == 9)
+    await loop.stop()
+    await running
+    await replica.executor.stop()
+
+
+async def test_a_place_that_is_no_use_to_the_job_that_lacks_one_wakes_nobody(
+    replica: Replica,
+) -> None:
+    """A hanging job has all it may have, although a place of another comes free."""
+    executor = replica.executor = Executor(replica.hand_over, capacity=4, grace=0.0)
+    ends = {name: asyncio.Event() for name in ("hanging", "other")}
+
+    async def work(name: str) -> None:
+        await ends[name].wait()
+
+    for name, places in (("hanging", 2), ("other", 1)):
+        executor.run_aside(work(name), name, name, places)
+    assert executor.room("hanging") == 0
+    waiting = asyncio.ensure_future(executor.wait(20))
+    ends["other"].set()
+    await idle(replica, 2)
+    for _ in range(5):
+        await asyncio.sleep(0)
+    assert not waiting.done()
+
+    ends["hanging"].set()
+    await waiting
+    assert executor.room("hanging") == 2
+
+
+@pytest.mark.parametrize("second", ["plans", "hooks"])
+async def test_what_is_due_now_gets_a_place_beside_any_number_of_retries(
+    replica: Replica, owner: Owner, second: str
+) -> None:
+    """As many retries as come free places wait all the time, as after a large backfill."""
+    owner.answer = failed
+    await replica.scopes.put([wish(f"scope-{n}") for n in range(9)])
+    await start_at(replica, NOON + SECOND)
+    await replica.run()
+    owner.answer = succeeded
+    owner.plans.clear()
+    owner.plan = planned_now
+    await start_at(replica, NOON + timedelta(minutes=2))
+    live = wish("live", cron="1 12 * * *", rule=Hook() if second == "hooks" else None)
+    await replica.scopes.put([live])
+    loop = planner(replica, capacity=2, batch=5)
+    for _ in range(3):
+        await loop.step()
+        await idle(replica, 2)
+
+    assert len(owner.plans) <= 3
+    assert "live" in {plan.scope_id for plan in owner.plans}
+
+
+def planned_now(scope: pb.HookScope) -> pb.ScopePlan:
+    plan = pb.ScopePlan(kind=scope.kind, id=scope.id)
+    plan.plan_times.add().FromDatetime(NOON + timedelta(minutes=1))
+    return plan

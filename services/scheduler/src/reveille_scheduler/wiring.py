@@ -112,7 +112,9 @@ async def build(app: App[Settings]) -> None:
     app.server.add(add_ExplainServiceServicer_to_server, ExplainServicer(Explain(database)))
     app.works(Background("lease keeper", keeper.run))
     app.works(executor)
-    app.claims(Loop("planner", patiently("planner", planner.step), settings.tick_interval))
+    app.claims(
+        Loop("planner", patiently("planner", planner.step), settings.tick_interval, hint=executor)
+    )
     app.claims(Loop("take over", patiently("take over", take_over), settings.lease_renewal))
     app.claims(Loop("own job", OwnJob(jobs, scopes), AGAIN_SECONDS))
     app.claims(Loop("scope check", CheckScopes(database), settings.check_interval))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections import Counter
 from collections.abc import Coroutine, Iterable
 from functools import partial
@@ -25,6 +26,9 @@ class Executor:
         self._scope = TaskScope("hand over")
         # What each job takes up now; a job without any has no entry.
         self._held: Counter[str] = Counter()
+        # Jobs that found no room, and whether one of them would find some by now.
+        self._short: set[str] = set()
+        self._eased = asyncio.Event()
         self._stopped = asyncio.Event()
 
     @property
@@ -33,14 +37,23 @@ class Executor:
         return max(0, self._capacity - self._held.total())
 
     def room(self, job_name: str) -> int:
-        """How many more claims of a job can be taken up now.
+        """How many more claims of a job can be taken up now; without any, `wait` ends with some.
 
         A job holds at most half of what the others leave it, so that one whose handler hangs
         never keeps the others from their turn; the last place goes to a job that holds none.
         """
-        own, free = self._held[job_name], self.free
-        least = min(1, free) if own == 0 else 0
-        return max(least, (free + own) // 2 - own)
+        found = self._room(job_name)
+        if not found:
+            self._short.add(job_name)
+        return found
+
+    async def wait(self, timeout: float) -> None:
+        """Return when a job that found no room would find some; the planner's hint."""
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(timeout):
+                await self._eased.wait()
+                self._short.clear()
+                self._eased.clear()
 
     def start(self, claims: Iterable[Claim]) -> None:
         """Execute claims in the background."""
@@ -67,6 +80,13 @@ class Executor:
         self._held[job_name] -= places
         if not self._held[job_name]:
             del self._held[job_name]
+        if not self._eased.is_set() and any(self._room(short) for short in self._short):
+            self._eased.set()
+
+    def _room(self, job_name: str) -> int:
+        own, free = self._held[job_name], self.free
+        least = min(1, free) if own == 0 else 0
+        return max(least, (free + own) // 2 - own)
 
     async def run(self) -> None:
         """Live until stopped."""

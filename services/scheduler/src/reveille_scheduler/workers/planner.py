@@ -17,9 +17,6 @@ from reveille_scheduler.workers.executor import Executor
 
 # Batches of one job in a row, before the other jobs have their turn.
 ROUNDS = 5
-# Until a job that has all its places taken is looked at again: short, for a busy job's places are
-# free again soon, yet nothing beside what a hanging one costs.
-CROWDED_SECONDS = 0.02
 # For how long a job that cannot be planned is left out, ever longer: the others go on meanwhile.
 _LEFT_OUT = Backoff(first=0.2, longest=30.0, jitter=0.5)
 _log = logs.get_logger(__name__)
@@ -89,21 +86,21 @@ class Planner:
         return pause
 
     async def _one(self, job: DueJob) -> float | None:
-        """Plan a job; gives the pause until more of it can be claimed, None without more."""
-        pauses: list[float | None] = []
-        # Older promises first: a retry is due longer than anything new.
-        if job.retries:
-            pauses.append(await self._retry(job.name))
-        if job.plans:
-            pauses.append(await self._plan(job.name))
-        if job.hooks:
-            pauses.append(await self._take_hooks(job.name))
+        """Plan a job; gives the pause until more of it can be claimed, None without more.
+
+        What finds no room is not asked for again: the executor hints when there is some.
+        """
+        kinds = [(job.retries, self._retry), (job.plans, self._plan), (job.hooks, self._take_hooks)]
+        due = [take for is_due, take in kinds if is_due]
+        # Each is first in turn as well: a large backfill must not take every place that comes free.
+        first = self._turn % len(due)
+        pauses = [await take(job.name) for take in due[first:] + due[:first]]
         return min((each for each in pauses if each is not None), default=None)
 
     async def _retry(self, job_name: str) -> float | None:
         limit = self._limit(job_name)
         if limit == 0:
-            return CROWDED_SECONDS
+            return None
         retries = await self._claim_retries(job_name, limit)
         self._executor.start(retries.claims)
         return 0 if retries.more else None
@@ -113,7 +110,7 @@ class Planner:
         for _ in range(ROUNDS):
             room = self._executor.room(job_name)
             if room == 0:
-                return CROWDED_SECONDS
+                return None
             lanes = lanes[:room]
             limit = min(self._batch, room // len(lanes))
             batches = await asyncio.gather(
@@ -134,7 +131,7 @@ class Planner:
     async def _take_hooks(self, job_name: str) -> float | None:
         limit = self._limit(job_name)
         if limit == 0:
-            return CROWDED_SECONDS
+            return None
         asked = await self._plan_hooks.take(job_name, limit)
         if asked is not None:
             work = self._plan_hooks.ask(asked, self._executor.start)
