@@ -196,6 +196,14 @@ def test_secrets_of_an_agent_are_sent_each_time_and_a_change_only_if_they_are_ot
     assert SENT not in outcome.out
 
 
+def test_who_changes_secrets_is_told_whose(apply: Any) -> None:
+    there = [*standing(hook("first"), hook("second")), live(SECRET[-4:])]
+
+    outcome = apply(answers=[*there, secrets_sent("2")])
+
+    assert "The secrets of agent a were others before.\nDone.\n" in outcome.err
+
+
 def test_a_dry_run_asks_the_gateway_and_tells_all_that_it_refuses(apply: Any) -> None:
     refusal = Answer(
         ENDPOINTS, "CheckEndpoint", InvalidArgument.of("provider", "must be one of: github")

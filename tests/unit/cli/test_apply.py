@@ -467,3 +467,28 @@ def test_an_archived_agent_is_refused_and_exported_only_where_a_rule_names_it() 
     told = [each.description for each in raised.value.violations]
     assert told[1].startswith("agent 'b' is archived and stays so")
     assert [each["name"] for each in document_of(standing)["agents"]] == ["a"]
+
+
+def test_what_is_wrong_is_told_by_its_key_in_the_file() -> None:
+    told = refusals(
+        """\
+workspace: {name: W, failClosed: 1}
+agents: [{name: a, adapter: echo, invokers: ann}]
+autopilots:
+  - {title: T, agent: a, mode: run_only, prompt: {fromFile: nowhere.md}, subscribers: [true]}
+"""
+    )
+    assert told == [
+        "1 failClosed must be true or false",
+        "2 invokers must be a list",
+        "4 prompt: cannot read nowhere.md: No such file or directory",
+        "4 subscribers must be a text: true is none without quotes",
+    ]
+
+
+def test_a_secret_as_an_export_shows_it_is_refused_where_there_is_no_such_agent() -> None:
+    with pytest.raises(Failure) as raised:
+        plan(agent_with('{command: [run], env: {API_KEY: "********"}}'), Standing("w"))
+
+    (refusal,) = raised.value.violations
+    assert refusal.description.startswith("agent 'a': API_KEY is how a secret is shown")

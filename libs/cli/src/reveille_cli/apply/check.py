@@ -14,6 +14,9 @@ from reveille_cli.connection import Client
 from reveille_cli.exits import ExitCode
 from reveille_cli.failures import Failure
 
+# How long a gateway that hangs holds up who does not need it.
+_PATIENCE_SECONDS = 5.0
+
 
 def check(client: Client, changes: Sequence[Change], found: Problems, *, strictly: bool) -> None:
     """Refuse hooks that the gateway would refuse, and moments that have passed.
@@ -47,7 +50,7 @@ def _check_hook(client: Client, wanted: Wanted, found: Problems) -> None:
     webhook = wanted.message.webhook
     request = ENDPOINTS.request("CheckEndpoint", provider=webhook.provider, options=webhook.options)
     try:
-        client.call(ENDPOINTS, "CheckEndpoint", request)
+        client.call(ENDPOINTS, "CheckEndpoint", request, timeout=_PATIENCE_SECONDS)
     except Failure as failure:
         if failure.exit_code is not ExitCode.REFUSED:
             raise

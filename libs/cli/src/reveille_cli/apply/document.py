@@ -130,11 +130,12 @@ class Problems:
                 self.add(node.line, f"{what}: the variable {name} is not set")
             return value or ""
         try:
-            read = read_file(str(self.folder / name), what)
-            return read.decode().removesuffix("\n")
-        except (Failure, UnicodeDecodeError) as error:
-            self.add(node.line, f"{what}: cannot read {name} as text ({error})")
-            return ""
+            return read_file(str(self.folder / name), what).decode().removesuffix("\n")
+        except Failure as failure:
+            self.add(node.line, failure.message)
+        except UnicodeDecodeError:
+            self.add(node.line, f"{what}: {name} holds no UTF-8 text")
+        return ""
 
 
 def is_elsewhere(node: Node) -> bool:

@@ -95,6 +95,7 @@ def make_plan(
         current = standing.things.get(wanted.key)
         _check_references(wanted, things, standing, found)
         if current is None:
+            _refuse_masks(wanted, found)
             changes.append(Change(Action.CREATE, wanted, None, _as_new(wanted)))
         else:
             _refuse_fixed(wanted, current, found)
@@ -204,6 +205,20 @@ def _check_references(
         if (kind, name) not in made and not standing.id_of(kind, name):
             found.add(
                 wanted.line, f"{wanted.kind.word} {wanted.name!r}: there is no {kind} {name!r}"
+            )
+
+
+def _refuse_masks(wanted: Wanted, found: Problems) -> None:
+    """Refuse what an export writes for a secret where there is none that it could stand for."""
+    if _CONFIG not in wanted.paths:
+        return
+    env = (plain(wanted.message)[_CONFIG] or {}).get("env")
+    for name, value in env.items() if isinstance(env, Mapping) else ():
+        if value == _MASKED:
+            found.add(
+                wanted.line,
+                f"agent {wanted.name!r}: {name} is how a secret is shown; name the secret itself"
+                " with fromEnv or fromFile",
             )
 
 

@@ -73,12 +73,11 @@ class Wanted:
         return self.kind.word, self.parent, self.name
 
 
-def _truth(found: Problems, node: Node, message: Any, path: str) -> None:
-    setattr(message, path, found.truth(node, path))
+def _flag(key: str, path: str) -> Setting:
+    def read(found: Problems, node: Node, message: Any) -> None:
+        setattr(message, path, found.truth(node, key))
 
-
-def _flag(path: str) -> Reader:
-    return lambda found, node, message: _truth(found, node, message, path)
+    return Setting(key, path, read)
 
 
 def _quota(found: Problems, node: Node, message: Any) -> None:
@@ -94,12 +93,12 @@ def _settings(found: Problems, node: Node, message: Any) -> None:
     ParseDict(found.settings(node, "config"), message.adapter_config)
 
 
-def _people(path: str) -> Reader:
+def _people(key: str, path: str) -> Setting:
     def read(found: Problems, node: Node, message: Any) -> None:
-        users = {found.text(each, path).strip() for each in found.items(node, path)}
+        users = {found.text(each, key).strip() for each in found.items(node, key)}
         getattr(message, path).extend(sorted(users))
 
-    return read
+    return Setting(key, path, read)
 
 
 def _events(found: Problems, node: Node, message: Any) -> None:
@@ -130,7 +129,7 @@ WORKSPACE = Kind(
     workspace_service_pb2.Workspace,
     (
         Setting("issuePrefix", "issue_prefix"),
-        Setting("failClosed", "attribution_fail_closed", _flag("attribution_fail_closed")),
+        _flag("failClosed", "attribution_fail_closed"),
         Setting("quota", "quota", _quota),
         Setting("responsible", "default_responsible_user_id"),
     ),
@@ -151,7 +150,7 @@ AGENT = Kind(
         Setting("adapter", "adapter"),
         Setting("config", "adapter_config", _settings),
         Setting("invocation", "invocation_rule"),
-        Setting("invokers", "invocation_user_ids", _people("invocation_user_ids")),
+        _people("invokers", "invocation_user_ids"),
         Setting("maxConcurrentRuns", "max_concurrent_runs"),
         Setting("runTimeout", "run_timeout"),
         Setting("idleTimeout", "idle_timeout"),
@@ -169,7 +168,7 @@ AUTOPILOT = Kind(
         Setting("prompt", "prompt"),
         Setting("issueTitle", "issue_title_template"),
         Setting("overlap", "overlap_policy"),
-        Setting("subscribers", "subscriber_user_ids", _people("subscriber_user_ids")),
+        _people("subscribers", "subscriber_user_ids"),
     ),
     identity="title",
     path="title",
@@ -187,7 +186,7 @@ TRIGGER = Kind(
         Setting("events", "webhook.event_filters", _events),
         Setting("maxBodyBytes", "webhook.max_body_bytes"),
         Setting(hook_options.KEY, hook_options.PATH, hook_options.read_options),
-        Setting("enabled", "enabled", _flag("enabled")),
+        _flag("enabled", "enabled"),
     ),
     identity="label",
     path="label",

@@ -173,4 +173,7 @@ def _end(printer: Printer, changes: list[Change], hooks: list[Hook], *, dry_run:
             " agent's settings, how long texts may be, and what you may do."
         )
     elif changes:
+        for change in changes:
+            if change.action is Action.SEND_SECRETS:
+                printer.note(f"The secrets of agent {change.wanted.name} were others before.")
         printer.note("Done.")
