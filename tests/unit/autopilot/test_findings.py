@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 from tests.unit.autopilot.builders import a_trigger, an_autopilot
 
+from reveille_autopilot.domain.models import EventFilter, WebhookConfig
 from reveille_autopilot.domain.states import AutopilotStatus, Reason
 from reveille_autopilot.usecases.findings import explain_autopilot, explain_trigger
 
@@ -29,3 +30,20 @@ def test_the_next_step_of_a_paused_rule_is_one_that_can_work(
     )
     expected = f"reveille autopilots {verb} {rule.id}"
     assert told == ((expected if verb == "resume" else f"{expected} --agent AGENT"),) * 2
+
+
+def test_a_webhook_tells_of_the_actions_it_listens_for() -> None:
+    filters = (EventFilter("issues", ("opened", "closed")), EventFilter("push", ()))
+    trigger = a_trigger(config=WebhookConfig("github", filters, 1000, {}), enabled=True)
+
+    told = explain_trigger(trigger, an_autopilot(), None).text
+
+    assert told.startswith("The webhook listens for issues (opened, closed); push from github.")
+
+
+def test_a_trigger_that_is_off_tells_how_to_switch_it_on() -> None:
+    trigger = a_trigger(enabled=False)
+
+    told = explain_trigger(trigger, an_autopilot(), None)
+
+    assert told.command == f"reveille triggers update {trigger.id} --enabled true"

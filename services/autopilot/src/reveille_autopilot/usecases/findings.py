@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from datetime import datetime
 from typing import assert_never
 
-from reveille_autopilot.domain.models import Autopilot, Run, ScheduleConfig, Trigger
+from reveille_autopilot.domain.models import Autopilot, EventFilter, Run, ScheduleConfig, Trigger
 from reveille_autopilot.domain.states import AutopilotStatus, ExecutionMode, Reason, RunState
 from reveille_runtime.explain import Finding, iso
 
@@ -54,10 +54,11 @@ def explain_trigger(trigger: Trigger, rule: Autopilot, next_fire: datetime | Non
     elif not trigger.enabled:
         state, reason = "disabled", Reason.TRIGGER_DISABLED.value
         text = "The trigger is switched off, so it makes no runs."
+        command = f"reveille triggers update {trigger.id} --enabled true"
     elif isinstance(trigger.config, ScheduleConfig):
         state, text = _schedule(trigger.config, next_fire)
     else:
-        events = ", ".join(wanted.event for wanted in trigger.config.event_filters) or "every event"
+        events = "; ".join(map(_wanted, trigger.config.event_filters)) or "every event"
         text = f"The webhook listens for {events} from {trigger.config.provider}."
     if not trigger.synced:
         state = "unsynced" if state in {"active", "deleted"} else state
@@ -110,6 +111,12 @@ def explain_autopilot(
         command=_into_force(rule) if paused else "",
         related=_ids(rule.agent_id, rule.squad_id, *(trigger.id for trigger in triggers)),
     )
+
+
+def _wanted(listened: EventFilter) -> str:
+    """Write an event with its actions: the same event with another action is left out."""
+    actions = ", ".join(listened.actions)
+    return f"{listened.event} ({actions})" if actions else listened.event
 
 
 def _into_force(rule: Autopilot) -> str:
