@@ -7,7 +7,7 @@ from pathlib import Path
 import grpc
 import pytest
 
-from reveille_cli.apis import AUTOPILOTS
+from reveille_cli.apis import AGENTS, AUTOPILOTS
 from reveille_runtime.errors import (
     Aborted,
     AlreadyExists,
@@ -265,3 +265,22 @@ def test_a_broken_endpoints_file_is_no_stack(desk: Desk, tmp_path: Path) -> None
     (desk.data_dir / "endpoints.json").write_text("{")
 
     assert desk.run("runs", "get", "r1").exit_code == 6
+
+
+def test_a_refused_setting_is_called_as_the_option_that_gives_it(desk: Desk) -> None:
+    refusal = InvalidArgument.of("adapter_config.command", "must be a list of texts")
+
+    outcome = desk.run(
+        *("agents", "create", "a", "--adapter", "process", "-w", W),
+        answers=[Answer(AGENTS, "CreateAgent", refusal)],
+    )
+
+    assert outcome.err.startswith("error: command: must be a list of texts (")
+
+
+def test_an_etag_is_no_change(desk: Desk) -> None:
+    outcome = desk.run("agents", "update", W, "--etag", "1")
+
+    assert outcome.exit_code == 2
+    assert "--run-timeout" in outcome.err
+    assert "--etag" not in outcome.err

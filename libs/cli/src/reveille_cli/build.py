@@ -164,7 +164,11 @@ def _name_changes(
         if path not in unnamed and any(map(_was_given, given)):
             request.update_mask.paths.append(path)
     if not request.update_mask.paths:
-        options = ", ".join(each.option for each in verb.params if not each.argument)
+        options = ", ".join(
+            each.option
+            for each in verb.params
+            if not each.argument and each.field.rpartition(".")[2] != "etag"
+        )
         raise refused("options", f"nothing to change was given: name it with {options}")
     if not thing.etag:
         wanted = noun.api.request(

@@ -51,7 +51,7 @@ def sign(
         raise refused("provider", "only its sender can sign: the hook holds a public key")
     stamp = _stamp(scheme.timestamp_unit, moment)
     if "{url}" in scheme.message and not url:
-        raise refused("url", "this sender signs the hook's address")
+        raise refused("url", "is needed: this sender signs the hook's address")
     fields = {
         "body": body,
         "timestamp": stamp.encode(),

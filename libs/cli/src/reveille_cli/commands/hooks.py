@@ -212,7 +212,11 @@ def explain(
             for each in found["findings"]:
                 printer.text(f"{each['code']}: {each['text']}")
         elif failed:
-            printer.text("The signature matches no live secret, and no usual mistake explains it.")
+            printer.text(
+                "The signature matches no live secret, and no usual mistake explains it: its sender"
+                " has another secret, perhaps. `reveille triggers secrets list` shows how those of"
+                " the hook end."
+            )
         else:
             wanted = DELIVERIES.request("GetDelivery", delivery_id=delivery_id)
             answer = plain(client.call(DELIVERIES, "GetDelivery", wanted).delivery)

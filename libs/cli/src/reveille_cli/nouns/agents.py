@@ -174,19 +174,19 @@ NOUN = Noun(
                 # Before what is put into it.
                 *_settings("")[:1],
                 Param(
-                    "",
+                    "adapter_config.command",
                     "Of the process adapter: the command line, split as a shell would.",
                     flag="--command",
                     apply=_command,
                 ),
                 Param(
-                    "",
+                    "adapter_config.cwd",
                     "Of the process adapter: the working directory.",
                     flag="--cwd",
                     apply=_directory,
                 ),
                 Param(
-                    "",
+                    "adapter_config.env",
                     "Of the process adapter: a variable, NAME=VALUE; may be repeated.",
                     flag="--env",
                     many=True,
