@@ -3,18 +3,27 @@
 from __future__ import annotations
 
 import os
+import queue
+import resource
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator
-from contextlib import ExitStack
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
 import pytest
 
-from reveille_heartbeat.adapters.process.identity import Sent, is_alive, send, start_ticks
+from reveille_heartbeat.adapters.process.identity import (
+    Sent,
+    is_alive,
+    open_process,
+    send,
+    start_ticks,
+)
 from reveille_heartbeat.adapters.process.programs import NotRunnable, runnable
 from reveille_heartbeat.adapters.process.tree import Ended, Family, ProcessTrees, marked_runs
 from reveille_heartbeat.domain.values import ProcessIdentity
@@ -120,6 +129,47 @@ def test_a_number_that_became_another_process_is_not_signalled(start: Any) -> No
 
     assert send(other, signal.SIGKILL) is Sent.GONE
     assert is_alive(process)
+
+
+def test_a_number_that_became_a_thread_is_no_process_of_ours() -> None:
+    """Numbers are shared by both, so an agent's may come again as one of any program's threads."""
+    over, numbers = threading.Event(), queue.SimpleQueue[int]()
+
+    def work() -> None:
+        numbers.put(threading.get_native_id())
+        over.wait()
+
+    thread = threading.Thread(target=work)
+    thread.start()
+    try:
+        was = ProcessIdentity(numbers.get(timeout=10), 1)
+        assert open_process(was) is None
+        assert send(was, signal.SIGKILL) is Sent.GONE
+        assert not is_alive(was)
+    finally:
+        over.set()
+        thread.join()
+
+
+@contextmanager
+def without_descriptors() -> Iterator[None]:
+    """Let nothing more be opened."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (0, hard))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+
+
+@pytest.mark.parametrize("look", [is_alive, open_process])
+def test_who_cannot_look_takes_nobody_for_dead(
+    start: Any, look: Callable[[ProcessIdentity], object]
+) -> None:
+    process = start()
+
+    with pytest.raises(OSError, match="Too many open files"), without_descriptors():
+        look(process)
 
 
 GUARDIAN = """

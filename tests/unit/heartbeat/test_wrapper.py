@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import os
 import select
 import sys
@@ -61,6 +62,10 @@ def living_in_session(session: int) -> list[int]:
     ]
 
 
+def descriptors() -> set[Path]:
+    return set(Path("/proc/self/fd").iterdir())
+
+
 async def ended(spawned: Spawned) -> None:
     async with asyncio.timeout(10):
         await spawned.child.ended.wait()
@@ -76,6 +81,23 @@ async def test_without_the_word_the_agent_never_starts(started: Any, spool: Spoo
     assert spool.unstarted
     assert not (spool.root / "identity").exists()
     assert not is_alive(spawned.identity)
+
+
+async def test_a_wrapper_that_cannot_be_followed_is_not_left_waiting(
+    started: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(pid: int) -> int:
+        seen.append(pid)
+        raise OSError(errno.EMFILE, "Too many open files")
+
+    seen: list[int] = []
+    monkeypatch.setattr(os, "pidfd_open", refuse)
+    before = descriptors()
+    with pytest.raises(OSError, match="Too many open files"):
+        started("true")
+
+    assert descriptors() == before
+    assert [stat_fields(pid) for pid in seen] == [None]
 
 
 async def test_with_the_word_it_runs_and_leaves_its_status(started: Any, spool: Spool) -> None:

@@ -128,14 +128,24 @@ def spawn(
         raise
     finally:
         os.close(reading)
+    try:
+        child = _followed(process.pid)
+    except BaseException:
+        # It waits for a word that nobody will send, and has started nothing.
+        os.close(writing)
+        process.kill()
+        process.wait()
+        raise
     # From here on it is awaited and reaped by its handle alone; Popen must neither wait nor warn.
     process.returncode = 0
-    ticks = start_ticks(process.pid)
+    return Spawned(child.identity, writing, child)
+
+
+def _followed(pid: int) -> Child:
+    ticks = start_ticks(pid)
     if ticks is None:
-        os.close(writing)
         raise OSError("the process was gone before it could be identified")
-    identity = ProcessIdentity(process.pid, ticks)
-    return Spawned(identity, writing, Child(identity, os.pidfd_open(process.pid), ours=True))
+    return Child(ProcessIdentity(pid, ticks), os.pidfd_open(pid), ours=True)
 
 
 def attach(identity: ProcessIdentity) -> Child | None:

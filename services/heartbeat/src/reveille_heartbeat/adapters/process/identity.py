@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import signal
 import socket
@@ -14,6 +15,10 @@ from reveille_runtime.ids import new_token
 
 _PROC = Path("/proc")
 _BLOCK = 65_536
+# We have no means to look just now: that says nothing of the process.
+_NO_MEANS = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOMEM})
+# What kernels of different age say of a number that is no process': it may be a thread's.
+_NO_PROCESS = frozenset({errno.ESRCH, errno.ENOENT, errno.EINVAL})
 
 
 class Sent(StrEnum):
@@ -27,7 +32,11 @@ class Sent(StrEnum):
 
 
 def start_ticks(pid: int) -> int | None:
-    """Give a process' start time in clock ticks since boot; None when there is no such process."""
+    """Give a process' start time in clock ticks since boot; None when there is no such process.
+
+    Here and below, who cannot look, for want of descriptors or memory, raises OSError: a living
+    executor or agent must not be taken for one that is gone.
+    """
     fields = stat_fields(pid)
     return None if fields is None else int(fields[19])
 
@@ -45,7 +54,9 @@ def read_proc(path: str) -> bytes:
     """
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
-    except OSError:
+    except OSError as error:
+        if error.errno in _NO_MEANS:
+            raise
         return b""
     try:
         content = os.read(descriptor, _BLOCK)
@@ -76,13 +87,18 @@ def open_process(process: ProcessIdentity) -> int | None:
     """Open a handle on this very process; None when it is gone, or its number is another's."""
     try:
         handle = os.pidfd_open(process.pid)
-    except ProcessLookupError:
-        return None
-    # Checked after opening: from here on the number cannot change hands unnoticed.
-    if is_alive(process):
-        return handle
-    os.close(handle)
-    return None
+    except OSError as error:
+        if error.errno in _NO_PROCESS:
+            return None
+        raise
+    found = False
+    try:
+        # Checked after opening: from here on the number cannot change hands unnoticed.
+        found = is_alive(process)
+    finally:
+        if not found:
+            os.close(handle)
+    return handle if found else None
 
 
 def send(process: ProcessIdentity, number: signal.Signals) -> Sent:
