@@ -15,7 +15,7 @@ from tests.unit.heartbeat.made import AGENT, COMMENT, ISSUE, RUN, WAKEUP
 
 from reveille_heartbeat.adapters.echo import EchoAdapter
 from reveille_heartbeat.adapters.process.settings import INHERITED
-from reveille_heartbeat.domain.answer import FIELDS, read_answer
+from reveille_heartbeat.domain.answer import FIELDS, answer_of, read_document
 from reveille_heartbeat.domain.document import Joined, build, dump
 from reveille_heartbeat.domain.states import IssueState
 from reveille_heartbeat.domain.values import Issue, Payload
@@ -109,6 +109,6 @@ def test_the_agents_of_the_page_run(
 
     assert (done.returncode, done.stderr) == (0, b"")
     assert done.stdout
-    answer = read_answer(result.read_bytes())
+    answer = answer_of(read_document(result.read_bytes()))
     assert answer.summary == json.loads(result.read_text("utf-8"))["summary"]
     assert issue is None or answer.issue_status is IssueState.DONE

@@ -11,6 +11,11 @@ from tests.integration.heartbeat.kit import World
 
 from reveille.common.v1 import reason_pb2
 from reveille.heartbeat.v1 import run_pb2
+from reveille_heartbeat.adapters.contract import AdapterResult, AgentContext, Reporter
+from reveille_heartbeat.adapters.echo import EchoAdapter
+from reveille_heartbeat.domain.answer import MAX_ERROR, MAX_SUMMARY
+from reveille_heartbeat.domain.outcome import End, EndKind
+from reveille_heartbeat.domain.values import LogStream
 from reveille_testkit.waiting import eventually
 
 Rows: TypeAlias = "asyncpg.Connection[asyncpg.Record]"
@@ -86,3 +91,58 @@ async def test_no_secret_of_an_agent_is_kept_with_what_it_answers(
 
     await eventually(over, "nothing more is written", until=lambda run: not run.occupied)
     assert await places_of(rows, [KEY, told.read_text()]) == KEPT_IN
+
+
+def _cut(most: int) -> str:
+    """Give a text that is cut in the middle of the key."""
+    return "x" * (most - len(KEY) // 2) + KEY
+
+
+@pytest.mark.parametrize(
+    ("result", "state"),
+    [
+        (
+            AdapterResult(
+                End(EndKind.EXITED, 0),
+                {"summary": _cut(MAX_SUMMARY), KEY: KEY, "result": {KEY: [({KEY: 1}, KEY)]}},
+            ),
+            run_pb2.RUN_STATE_SUCCEEDED,
+        ),
+        (
+            AdapterResult(End(EndKind.EXITED, 0), {"error": {"message": _cut(MAX_ERROR)}}),
+            run_pb2.RUN_STATE_FAILED,
+        ),
+        (
+            AdapterResult(End(EndKind.EXITED, 0), {"issue_status": "x", "summary": {KEY}}),
+            run_pb2.RUN_STATE_FAILED,
+        ),
+        (AdapterResult(End(EndKind.EXITED, 0), None, f"no: {KEY}"), run_pb2.RUN_STATE_FAILED),
+        (AdapterResult(End(EndKind.BROKEN, message=f"no: {KEY}")), run_pb2.RUN_STATE_FAILED),
+    ],
+    ids=["its answer", "its failure", "no answer at all", "what is wrong", "how it ended"],
+)
+async def test_no_adapter_has_to_think_of_its_agents_secrets(
+    world: World, rows: Rows, monkeypatch: pytest.MonkeyPatch, result: AdapterResult, state: Any
+) -> None:
+    async def tell(self: EchoAdapter, context: AgentContext, reporter: Reporter) -> AdapterResult:
+        await reporter.log(LogStream.STDOUT, 0, f"with {KEY}\n".encode())
+        return result
+
+    monkeypatch.setattr(EchoAdapter, "execute", tell)
+    agent = await world.agent()
+    await rows.execute(
+        "UPDATE agents SET adapter_config = jsonb_build_object('env',"
+        " jsonb_build_object('API_KEY', $1::text))",
+        KEY,
+    )
+    made = await world.issue(agent, "manual:1")
+    wakeup = await world.settled(made.wakeup.wakeup_id)
+
+    assert (await world.run(wakeup.run_id)).state == state
+    assert await world.log(wakeup.run_id) == f"with {'*' * len(KEY)}\n"
+
+    async def over() -> run_pb2.HeartbeatRun:
+        return await world.run(wakeup.run_id)
+
+    await eventually(over, "nothing more is written", until=lambda run: not run.occupied)
+    assert await places_of(rows, [KEY[: len(KEY) // 2]]) == KEPT_IN

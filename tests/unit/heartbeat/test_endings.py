@@ -14,8 +14,9 @@ from reveille_heartbeat.domain.answer import (
     MAX_EVENT_BYTES,
     Answer,
     BadAnswer,
+    answer_of,
     for_event,
-    read_answer,
+    read_document,
 )
 from reveille_heartbeat.domain.followup import joined_state
 from reveille_heartbeat.domain.outcome import (
@@ -110,8 +111,8 @@ def test_what_joined_a_refused_wake_is_cancelled_and_else_ends_as_it_did() -> No
 
 
 def test_an_answer_keeps_its_known_fields() -> None:
-    answer = read_answer(
-        b'{"summary": "s", "result": [1], "usage": {"t": 1}, "issue_status": "done", "x": 1}'
+    answer = answer_of(
+        {"summary": "s", "result": [1], "usage": {"t": 1}, "issue_status": "done", "x": 1}
     )
 
     assert (answer.summary, answer.issue_status) == ("s", IssueState.DONE)
@@ -133,7 +134,7 @@ def test_every_text_of_an_answer_is_redacted_once_and_our_own_names_are_none_of_
         return redactor.redact_text(text)
 
     result = {"ключ-ключ": ["a summary", {"x": "sum\x00mary", "y": 1}]}
-    answer = read_answer(json.dumps({"summary": "ключ-ключ!", "result": result}).encode(), redact)
+    answer = answer_of({"summary": "ключ-ключ!", "result": result}, redact)
 
     assert answer.summary == "*********!"
     assert json.loads(answer.document) == {
@@ -163,7 +164,7 @@ def test_every_text_of_an_answer_is_redacted_once_and_our_own_names_are_none_of_
 )
 def test_an_answer_that_is_not_one_is_refused_in_words(content: bytes) -> None:
     with pytest.raises(BadAnswer, match="result file"):
-        read_answer(content)
+        answer_of(read_document(content))
 
 
 LEAVES = st.text() | st.integers() | st.floats(allow_nan=False, allow_infinity=False)
@@ -171,7 +172,7 @@ LEAVES = st.text() | st.integers() | st.floats(allow_nan=False, allow_infinity=F
 
 @given(st.recursive(LEAVES, lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner)))
 def test_whatever_json_holds_can_be_stored(value: object) -> None:
-    answer = read_answer(json.dumps({"result": value}).encode())
+    answer = answer_of(read_document(json.dumps({"result": value}).encode()))
 
     answer.document.decode("utf-8")
     # An escape of its own, and not the tail of an escaped backslash.

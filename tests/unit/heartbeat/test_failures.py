@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from reveille_heartbeat.domain.answer import AgentError, BadAnswer, read_answer
+from reveille_heartbeat.domain.answer import AgentError, BadAnswer, answer_of, read_document
 from reveille_heartbeat.domain.outcome import End, EndKind, classify
 from reveille_heartbeat.domain.reasons import Reason
 from reveille_heartbeat.domain.states import RunState
@@ -18,7 +18,7 @@ from reveille_heartbeat.domain.values import FailureClass
 
 
 def answer_with(**fields: Any) -> Any:
-    return read_answer(json.dumps(fields).encode())
+    return answer_of(read_document(json.dumps(fields).encode()))
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, Protocol
 
 from reveille_heartbeat.adapters.spool import Spool
-from reveille_heartbeat.domain.answer import Answer
 from reveille_heartbeat.domain.outcome import End
 from reveille_heartbeat.domain.values import Agent, LogStream, ProcessIdentity, Run
 
@@ -44,7 +43,7 @@ class AgentContext:
     spool: Spool
     # What agents that read files get in their environment: REVEILLE_*, TRACEPARENT.
     environment: Mapping[str, str]
-    # The payload document, for adapters that need no file.
+    # The payload document, for adapters that need no file; empty for others.
     payload: Mapping[str, Any]
     # Must not appear in stored output.
     secrets: Sequence[str]
@@ -65,10 +64,14 @@ class AgentContext:
 
 @dataclass(frozen=True, slots=True)
 class AdapterResult:
-    """How it ended, what the agent answered, and what was wrong with the answer if anything."""
+    """How it ended, what the agent answered, and what was wrong with the answer if anything.
+
+    Whoever takes it checks the answer, and blanks the agent's secrets out of all of it.
+    """
 
     end: End
-    answer: Answer | None = None
+    # The object of a result file, with all that the agent has put there.
+    answer: Mapping[str, Any] | None = None
     problem: str = ""
     # Seen to its end, with nothing that it started left behind.
     gone: bool = False
@@ -82,7 +85,7 @@ class Reporter(Protocol):
         ...
 
     async def log(self, stream: LogStream, start: int, data: bytes) -> None:
-        """Store output, secrets blanked out, at its byte offset."""
+        """Store output at its byte offset; whoever cuts it cuts through no secret."""
         ...
 
     async def event(self, kind: str, message: str, facts: Mapping[str, Any] | None = None) -> None:

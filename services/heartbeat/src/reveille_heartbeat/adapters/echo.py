@@ -11,7 +11,6 @@ from collections.abc import Mapping
 from typing import Any, ClassVar
 
 from reveille_heartbeat.adapters.contract import AdapterResult, AgentContext, Problem, Reporter
-from reveille_heartbeat.domain.answer import BadAnswer, answer_of
 from reveille_heartbeat.domain.outcome import End, EndKind
 from reveille_heartbeat.domain.states import IssueState
 from reveille_heartbeat.domain.values import LogStream
@@ -56,10 +55,7 @@ class EchoAdapter:
         }
         if context.payload["issue"] is not None and config.get("issue_status"):
             document["issue_status"] = config["issue_status"]
-        try:
-            return AdapterResult(End(EndKind.EXITED, exit_code=0), answer_of(document))
-        except BadAnswer as error:
-            return AdapterResult(End(EndKind.EXITED, exit_code=0), problem=str(error))
+        return AdapterResult(End(EndKind.EXITED, exit_code=0), document)
 
     async def clear(self, context: AgentContext, reporter: Reporter) -> None:
         """Nothing outlives the call."""

@@ -1,4 +1,4 @@
-"""What an agent answers: its result file, read without trusting it."""
+"""What an agent answers: the object in its result file, read without trusting it."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ _REPLACEMENT = "\ufffd"
 
 
 class BadAnswer(Exception):
-    """The result file is there and cannot be used; the message says why, for the agent's author."""
+    """There is an answer that cannot be used; the message says why, for the agent's author."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +49,7 @@ class AgentError:
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """A usable result file."""
+    """A usable answer."""
 
     summary: str = ""
     document: bytes = b"{}"
@@ -62,35 +62,41 @@ def _unchanged(text: str) -> str:
     return text
 
 
-def read_answer(content: bytes, redact: Callable[[str], str] = _unchanged) -> Answer:
-    """Read a result file; `redact` sees every text that an agent has put there, names as well.
+def read_document(content: bytes) -> dict[str, Any]:
+    """Read a result file, as its agent wrote it.
 
     Raises:
-        BadAnswer: it is not a JSON object with fields of the right kinds.
+        BadAnswer: it is not a JSON object.
     """
     if len(content) > MAX_BYTES:
         raise BadAnswer(f"the result file is larger than {MAX_BYTES} bytes")
     try:
         parsed = plain_json.loads(content.decode("utf-8"))
-        if not isinstance(parsed, dict):
-            raise BadAnswer("the result file does not hold a JSON object")
-        # Our own names are no secrets, even where one is the same word.
-        document = {name: _storable(parsed[name], redact) for name in FIELDS if name in parsed}
     except UnicodeDecodeError:
         raise BadAnswer("the result file is not UTF-8") from None
     except RecursionError:
         raise BadAnswer("the result file is nested too deeply") from None
     except ValueError as error:
         raise BadAnswer(f"the result file is not JSON: {error}") from None
-    return answer_of(document)
+    if not isinstance(parsed, dict):
+        raise BadAnswer("the result file does not hold a JSON object")
+    return parsed
 
 
-def answer_of(document: dict[str, Any]) -> Answer:
-    """Check a document's fields.
+def answer_of(said: Mapping[str, Any], redact: Callable[[str], str] = _unchanged) -> Answer:
+    """Check an answer's fields; `redact` sees every text in it, names as well, before it is cut.
 
     Raises:
-        BadAnswer: a field is of the wrong kind.
+        BadAnswer: a field is of the wrong kind, or holds what is no JSON.
     """
+    try:
+        # Our own names are no secrets, even where one is the same word.
+        document = {name: _storable(said[name], redact) for name in FIELDS if name in said}
+        stored = _dumped(document)
+    except RecursionError:
+        raise BadAnswer("the result file is nested too deeply") from None
+    except (TypeError, ValueError) as error:
+        raise BadAnswer(f"the result file holds what is no JSON: {error}") from None
     summary = document.get("summary", "")
     if summary is None:
         summary = ""
@@ -98,7 +104,7 @@ def answer_of(document: dict[str, Any]) -> Answer:
         raise BadAnswer("summary in the result file is not a text")
     return Answer(
         summary=summary[:MAX_SUMMARY],
-        document=_dumped(document),
+        document=stored,
         issue_status=_issue_status(document.get("issue_status")),
         error=_error(document.get("error")),
         usage=_usage(document.get("usage")),
@@ -168,17 +174,20 @@ def _usage(value: object) -> tuple[Usage, ...]:
 
 
 def _dumped(document: dict[str, Any]) -> bytes:
-    return json.dumps(document, ensure_ascii=False, separators=(",", ":")).encode()
+    text = json.dumps(document, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
+    return text.encode()
 
 
 def _storable(value: Any, redact: Callable[[str], str]) -> Any:
     """Replace what is not to be kept, and what neither a text column nor jsonb can hold."""
     if isinstance(value, str):
         return redact(_storable_text(value))
-    if isinstance(value, list):
+    if isinstance(value, list | tuple):
         return [_storable(item, redact) for item in value]
     if isinstance(value, dict):
-        return {_storable(key, redact): _storable(item, redact) for key, item in value.items()}
+        return {
+            redact(_storable_text(str(key))): _storable(item, redact) for key, item in value.items()
+        }
     return value
 
 

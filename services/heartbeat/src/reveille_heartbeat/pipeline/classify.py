@@ -11,4 +11,4 @@ async def classify(context: RunContext, parts: Parts) -> None:  # noqa: ARG001 (
     result = context.result
     if result is None:
         raise AssertionError("the stage `execute` comes before")
-    context.outcome = outcome.classify(result.end, result.answer, result.problem)
+    context.outcome = outcome.classify(result.end, context.answer, result.problem)

@@ -12,6 +12,7 @@ from uuid import UUID
 from reveille_heartbeat.adapters.contract import Adapter, AdapterResult, Limits
 from reveille_heartbeat.adapters.registry import Registry
 from reveille_heartbeat.adapters.spool import Spool, SpoolRoot
+from reveille_heartbeat.domain.answer import Answer
 from reveille_heartbeat.domain.outcome import Outcome
 from reveille_heartbeat.domain.places import Executor
 from reveille_heartbeat.domain.values import LogStream, Run
@@ -56,8 +57,11 @@ class RunContext:
     _adapter: Adapter | None = None
     _spool: Spool | None = None
     log_ends: Mapping[LogStream, int] = field(default_factory=dict)
+    # What the agent is told, where it does not read that in its folder.
     document: Mapping[str, Any] = field(default_factory=dict)
     result: AdapterResult | None = None
+    # What the agent answered, checked and without its secrets.
+    answer: Answer | None = None
     # Seconds since the agent was last heard of, where that is not written yet.
     silence: float | None = None
     outcome: Outcome | None = None

@@ -6,12 +6,14 @@ import asyncio
 import contextlib
 import math
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from reveille_heartbeat.adapters.contract import AdapterResult, AgentContext, Detached
 from reveille_heartbeat.adapters.left_files import Unreadable
 from reveille_heartbeat.crash_points import EXECUTE_ENDED
+from reveille_heartbeat.domain.answer import BadAnswer, answer_of
 from reveille_heartbeat.domain.bounds import MAX_TYPE, bounded, bounded_progress, bounded_text
 from reveille_heartbeat.domain.outcome import End, EndKind
 from reveille_heartbeat.domain.redaction import Redactor, secrets_of
@@ -48,13 +50,14 @@ async def execute(context: RunContext, parts: Parts) -> None:
         return
     context.held.check()
     agent_context = describe(context, parts)
+    redact = Redactor(agent_context.secrets).redact_text
     reporter = RunReporter(context, parts, agent_context.secrets)
     reporter.begin()
     try:
         if context.resumed:
             await reporter.take_up()
         work = adapter.execute(agent_context, reporter)
-        context.result = await (work if adapter.survives else parts.interrupts.run(work))
+        _take(context, await (work if adapter.survives else parts.interrupts.run(work)), redact)
         context.silence = reporter.silence()
     except Detached:
         with isolated("hand_over", run_id=str(context.run_id)):
@@ -73,12 +76,25 @@ async def execute(context: RunContext, parts: Parts) -> None:
             adapter=context.loaded.agent.adapter,
         )
         await adapter.clear(agent_context, reporter)
-        # An error may quote what it was given.
-        why = Redactor(agent_context.secrets).redact_text(f"the adapter failed: {error}")
-        context.result = AdapterResult(End(EndKind.BROKEN, message=why))
+        why = f"the adapter failed: {error}"
+        _take(context, AdapterResult(End(EndKind.BROKEN, message=why)), redact)
     finally:
         await reporter.close()
     crash_point(EXECUTE_ENDED)
+
+
+def _take(context: RunContext, result: AdapterResult, redact: Callable[[str], str]) -> None:
+    """Take what an adapter brings, whichever it is: no secret of its agent gets past this place.
+
+    What went wrong may be told in the agent's own words, or quote what it was given.
+    """
+    problem = result.problem
+    try:
+        context.answer = None if result.answer is None else answer_of(result.answer, redact)
+    except BadAnswer as error:
+        problem = str(error)
+    end = replace(result.end, message=redact(result.end.message))
+    context.result = replace(result, end=end, answer=None, problem=redact(problem))
 
 
 def describe(context: RunContext, parts: Parts) -> AgentContext:
@@ -137,7 +153,8 @@ class RunReporter:
     def __init__(self, context: RunContext, parts: Parts, secrets: Sequence[str]) -> None:
         self._context = context
         self._parts = parts
-        self._redact = Redactor(secrets).redact_text
+        self._redactor = Redactor(secrets)
+        self._redact = self._redactor.redact_text
         self._progress: Mapping[str, str] = {}
         self._told = asyncio.Event()
         self._telling = False
@@ -177,8 +194,10 @@ class RunReporter:
     async def log(self, stream: LogStream, start: int, data: bytes) -> None:
         """Store output, and take it as a sign of life."""
         self._context.held.check()
+        # Of a secret that comes in two pieces only the adapter knows.
+        chunk = LogChunk(self._context.lease, stream, start, self._redactor.redact(data))
         with self._writing():
-            await self._parts.run_log.append(LogChunk(self._context.lease, stream, start, data))
+            await self._parts.run_log.append(chunk)
         self._heard = time.monotonic()
 
     async def event(self, kind: str, message: str, facts: Mapping[str, Any] | None = None) -> None:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from reveille_heartbeat.adapters.contract import AdapterResult, AgentContext
 from reveille_heartbeat.adapters.left_files import Unreadable
-from reveille_heartbeat.domain.answer import Answer, BadAnswer, read_answer
+from reveille_heartbeat.domain.answer import BadAnswer, read_document
 from reveille_heartbeat.domain.outcome import End, EndKind, last_line, span_text
 from reveille_heartbeat.domain.redaction import Redactor
 from reveille_heartbeat.domain.values import LogStream
@@ -53,16 +55,17 @@ def _end_of(context: AgentContext, watched: bool, over_limit: bool) -> End:
 
 
 def _last_words(context: AgentContext) -> str:
-    """Give the last line on stderr, where programs say why they fail."""
+    """Give the last line on stderr, where programs say why they fail.
+
+    It is cut, so no secret can be left to whoever sees only what the cut has left of one.
+    """
     data, whole = context.spool.end_of(LogStream.STDERR, _LAST_WORDS)
     return last_line(Redactor(context.secrets).redact_end(data, whole=whole))
 
 
-def _answer(context: AgentContext) -> tuple[Answer | None, str]:
-    redact = Redactor(context.secrets).redact_text
+def _answer(context: AgentContext) -> tuple[dict[str, Any] | None, str]:
     try:
         content = context.spool.read_result()
-        return (None if content is None else read_answer(content, redact)), ""
+        return (None if content is None else read_document(content)), ""
     except (BadAnswer, Unreadable) as error:
-        # What is wrong may be told with the agent's own words.
-        return None, redact(str(error))
+        return None, str(error)
