@@ -162,3 +162,38 @@ async def test_suppression_is_told_of_what_waits_and_of_what_was_refused(
     found = (await told(there, run.run_id))[f"agent_run {run.run_id}"]
     assert found.state == "suppressed"
     assert "REVEILLE_SCHEDULING_SUPPRESSED" in found.text
+
+
+async def test_however_much_has_joined_a_wake_the_newest_of_it_are_told(
+    desk: tuple[Service, World],
+) -> None:
+    _, world = desk
+    agent = await world.agent()
+    first = await world.wake(agent)
+    joined = [each.wakeup_id for each in await world.enqueue(*[world.wish(agent)] * 30)]
+
+    found = await told(world, first.wakeup_id)
+    about = found.pop(f"wakeup {first.wakeup_id}")
+    assert "carries 30 more that joined it" in about.text
+    wakeups = [key.removeprefix("wakeup ") for key in found if key.startswith("wakeup ")]
+    assert sorted(wakeups) == sorted(joined)[-20:]
+
+
+async def test_however_much_an_adapter_has_told_the_last_of_it_can_be_asked_for(
+    desk: tuple[Service, World], rows: Rows
+) -> None:
+    _, world = desk
+    woken = await world.wake(await world.agent())
+    (run,) = await world.attempts(woken.wakeup_id)
+    # Twice of what fits into an answer.
+    await rows.execute(
+        "INSERT INTO run_events (run_id, seq, type, message)"
+        " SELECT $1, n, 'adapter.tool_call', repeat('m', 16384) FROM generate_series(1, 500) n",
+        UUID(run.run_id),
+    )
+    answer = await world.explain.Explain(pb.ExplainRequest(id=run.run_id))
+
+    places = [
+        row.id for each in answer.findings for row in each.rows if each.state == "adapter.tool_call"
+    ]
+    assert places == [f"{run.run_id}/{seq}" for seq in range(500, 400, -1)]

@@ -105,8 +105,8 @@ FROM unnest($1::uuid[], $2::integer[], $3::text[], $4::text[], $5::jsonb[])
     AS e (run_id, seq, type, message, facts);
 
 -- name: run_events
--- What happened in a run. $1 run
-SELECT seq, type, message, facts, created_at FROM run_events WHERE run_id = $1 ORDER BY seq;
+-- What happened in a run last. $1 run, $2 limit
+SELECT seq, type, message, created_at FROM run_events WHERE run_id = $1 ORDER BY seq DESC LIMIT $2;
 
 -- name: note_progress
 -- It left something that others can see. $1 run

@@ -84,7 +84,7 @@ ORDER BY wakeup_id DESC
 LIMIT $5;
 
 -- name: find_joined
--- The wakes that one carries with it. $1 wakeup
+-- The newest of the wakes that one carries with it. $1 wakeup, $2 limit
 SELECT wakeup_id, workspace_id, agent_id, source, wake_reason, title, state, reason, message, issue_id,
     run_id, occurrence_key, joined_wakeup_id, originator_user_id, accountable_user_id,
     responsible_user_id, autopilot_run_id, attempts, cancel_requested_at IS NOT NULL AS cancel_requested,
@@ -92,7 +92,8 @@ SELECT wakeup_id, workspace_id, agent_id, source, wake_reason, title, state, rea
     requester_id, task_key, comment_ids, fresh_session, coalesced_count, context
 FROM wakeup_requests
 WHERE joined_wakeup_id = $1 AND state = 'coalesced'
-ORDER BY created_at, wakeup_id;
+ORDER BY created_at DESC, wakeup_id DESC
+LIMIT $2;
 
 -- name: lock_wakeups
 -- The level between issues and runs. $1 ids

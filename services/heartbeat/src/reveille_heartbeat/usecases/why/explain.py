@@ -8,6 +8,7 @@ from uuid import UUID
 
 import asyncpg
 
+from reveille_heartbeat.domain.bounds import bounded_text
 from reveille_heartbeat.domain.values import Agent
 from reveille_heartbeat.store.queries import Q
 from reveille_heartbeat.store.rows import to_issue, to_run, to_wakeup
@@ -22,6 +23,9 @@ from reveille_runtime.db import Database, Tx
 from reveille_runtime.explain import Finding, uuid_or_none
 
 _NEWEST = 20
+# An adapter may tell as much as it likes; whoever wants all of it watches the attempt.
+_EVENTS = 100
+_EVENT_TEXT = 500
 
 
 class Explain:
@@ -63,7 +67,7 @@ class Explain:
         if not rows or not is_visible(actor, to_wakeup(rows[0])):
             return []
         runs = await tx.fetch(Q["runs_of_wakeup"], wakeup_id)
-        joined = await tx.fetch(Q["find_joined"], wakeup_id)
+        joined = await tx.fetch(Q["find_joined"], wakeup_id, _NEWEST)
         return (await self._told(tx, [*rows, *joined], runs))[0]
 
     async def _run(self, tx: Tx, actor: Actor, run_id: UUID) -> list[Finding]:
@@ -71,14 +75,14 @@ class Explain:
         if not rows or not is_visible(actor, to_run(rows[0])):
             return []
         found = await self._wakeup(tx, actor, rows[0]["wakeup_id"])
-        events = await tx.fetch(Q["run_events"], run_id)
+        events = await tx.fetch(Q["run_events"], run_id, _EVENTS)
         return found + [
             Finding(
                 time=row["created_at"],
                 subject="agent_run",
                 subject_id=str(run_id),
                 state=row["type"],
-                text=row["message"] or row["type"],
+                text=bounded_text(row["message"], _EVENT_TEXT) or row["type"],
                 rows=(("heartbeat.run_events", f"{run_id}/{row['seq']}"),),
             )
             for row in events
