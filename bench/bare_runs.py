@@ -69,6 +69,7 @@ class BareBatch:
                 [False] * BATCH,
                 [{}] * BATCH,
                 zero,
+                zero,
             )
             await _call(
                 connection,

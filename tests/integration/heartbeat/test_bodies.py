@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import json
 from collections.abc import AsyncIterator
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
 import pytest
 from tests.integration.heartbeat.conftest import Stage
-from tests.integration.heartbeat.kit import ANSWER, World
+from tests.integration.heartbeat.kit import ANSWER, World, marker, ran
+from tests.integration.heartbeat.test_recovery import WAITING
 
 from reveille.common.v1 import reason_pb2
 from reveille.heartbeat.v1 import wakeup_pb2
@@ -20,8 +23,11 @@ from reveille.webhook.v1.delivery_service_pb2_grpc import (
     DeliveryServiceServicer,
     add_DeliveryServiceServicer_to_server,
 )
+from reveille_heartbeat.pipeline.context import RunContext
+from reveille_heartbeat.usecases.runs.loaded import Words
 from reveille_runtime.errors import NotFound, Unavailable
 from reveille_testkit.rpc import Keyring, RpcRig, serving
+from reveille_testkit.waiting import eventually
 
 
 @dataclass
@@ -88,6 +94,28 @@ async def test_a_large_body_reaches_the_agent_whole(
     wakeup = await world.settled(result.wakeup_id)
 
     assert await world.log(wakeup.run_id) == f"{3 << 20} {len(there.bodies[delivery])}\n"
+
+
+async def test_what_an_agent_finds_in_its_folder_is_not_kept_in_memory_while_it_works(
+    world: World, tmp_path: Path
+) -> None:
+    code = marker(tmp_path) + WAITING.format(go=str(tmp_path / "go")) + ANSWER
+    body = json.dumps({"text": "x" * 100_000}).encode()
+    result = await world.wake(
+        await world.script(code),
+        payload=wakeup_pb2.Payload(content_type="application/json", body=body),
+    )
+
+    async def at_work() -> list[str]:
+        return ran(tmp_path)
+
+    (run_id,) = await eventually(at_work, "the agent runs")
+    contexts = [each for each in gc.get_objects() if type(each) is RunContext]
+    (context,) = [each for each in contexts if str(each.run_id) == run_id]
+    assert (context.document, context.loaded.words) == ({}, Words())
+    (tmp_path / "go").touch()
+    assert (await world.settled(result.wakeup_id)).state == wakeup_pb2.WAKEUP_STATE_COMPLETED
+    assert json.loads((await world.run(run_id)).result)["result"]["body"] == {"text": "x" * 100_000}
 
 
 async def test_a_body_that_is_gone_is_a_failed_set_up(

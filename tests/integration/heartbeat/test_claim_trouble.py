@@ -14,6 +14,7 @@ from tests.integration.heartbeat.conftest import Service, Stage
 from tests.integration.heartbeat.kit import Client, World
 
 from reveille.heartbeat.v1 import run_pb2, wakeup_pb2
+from reveille_heartbeat.domain.queue import MAX_CLAIMED_BYTES
 from reveille_heartbeat.usecases.runs.claim_runs import ClaimRuns
 from reveille_heartbeat.usecases.runs.claiming import ClaimBatch, Claimed
 from reveille_heartbeat.usecases.runs.loaded import Loaded
@@ -168,11 +169,11 @@ async def test_a_call_ends_after_a_few_workspaces_in_trouble_and_the_next_goes_o
     asked: list[UUID] = []
     run = ClaimBatch.run
 
-    async def failing(self: ClaimBatch, workspace_id: UUID, limit: int) -> Claimed:
+    async def failing(self: ClaimBatch, workspace_id: UUID, limit: int, bytes_room: int) -> Claimed:
         asked.append(workspace_id)
         if workspace_id in ids[1:5]:
             raise RuntimeError("a row that nobody can read")
-        return await run(self, workspace_id, limit)
+        return await run(self, workspace_id, limit, bytes_room)
 
     monkeypatch.setattr(ClaimBatch, "run", failing)
     claim = claimers[0]
@@ -183,3 +184,24 @@ async def test_a_call_ends_after_a_few_workspaces_in_trouble_and_the_next_goes_o
     # With nobody left but those in trouble, nothing is worth another look at once.
     assert await claim(10) == []
     assert not claim.more
+
+
+async def test_much_to_tell_in_one_workspace_keeps_nobody_elses_runs_waiting(
+    idle: tuple[Service, World],
+    stage: Stage,
+    database: TestDatabase,
+    claimers: list[ClaimRuns],
+) -> None:
+    service, _ = idle
+    worlds = await worlds_in_turn(service.client, stage.folder, 3)
+    for world in worlds:
+        await queued(world, 3)
+    rows = await database.connect("reveille_heartbeat_app")
+    await rows.execute("UPDATE wakeup_requests SET told_bytes = $1", MAX_CLAIMED_BYTES)
+
+    # Room for one at a time, and a turn for each.
+    for _ in range(3):
+        for world in worlds:
+            assert workspaces(await claimers[0](50)) == [world.workspace_id]
+            assert claimers[0].more
+    assert await claimers[0](50) == []

@@ -13,11 +13,12 @@ from tests.integration.heartbeat.desk import Desk
 
 from reveille_heartbeat.domain.document import LeftOut
 from reveille_heartbeat.domain.placing import MAX_JOINED, MAX_TOLD_BYTES
+from reveille_heartbeat.domain.queue import MAX_CLAIMED_BYTES
 from reveille_heartbeat.domain.reasons import Reason
 from reveille_heartbeat.domain.states import WakeupState
 from reveille_heartbeat.domain.values import Payload
 from reveille_heartbeat.store.queries import Q
-from reveille_heartbeat.usecases.runs.loaded import load
+from reveille_heartbeat.usecases.runs.loaded import Words, load
 from reveille_runtime.lockorder import Level, LockOrder
 
 QUEUED, DEFERRED, COALESCED = WakeupState.QUEUED, WakeupState.DEFERRED, WakeupState.COALESCED
@@ -167,13 +168,12 @@ async def test_a_wake_with_much_to_tell_is_full(desk: Desk, by: str) -> None:
     agent = await desk.agent()
     issue = await desk.issue(agent)
     much = Payload(body=b"x" * (MAX_TOLD_BYTES // 2 + 1))
-    first = await desk.one(desk.wish(agent, issue))
-    if by == "its own words":
-        await desk.rows.execute("UPDATE wakeup_payloads SET body = $1", much.body + much.body)
-    elif by == "what joined":
+    own = Payload(body=much.body * 2) if by == "its own words" else Payload()
+    first = await desk.one(desk.wish(agent, issue, payload=own))
+    if by == "what joined":
         for _ in range(2):
             assert (await desk.one(desk.wish(agent, issue, payload=much))).state is COALESCED
-    else:
+    elif by == "comments":
         said = [await desk.comment(issue, body="x" * 100_000) for _ in range(42)]
         answers = await desk.wake(desk.commented(agent, issue, *said))
         assert [each.state for each in answers] == [COALESCED]
@@ -183,6 +183,67 @@ async def test_a_wake_with_much_to_tell_is_full(desk: Desk, by: str) -> None:
     assert (await desk.one(desk.wish(agent, issue))).state is COALESCED
     assert (await desk.wakeup(waits.wakeup_id)).coalesced_count == 1
     assert (await desk.wakeup(first.wakeup_id)).coalesced_count < 3
+
+
+@pytest.mark.parametrize("at_once", [True, False])
+async def test_a_wake_says_how_much_its_run_is_told(desk: Desk, at_once: bool) -> None:
+    agent = await desk.agent()
+    issue = await desk.issue(agent)
+    one, two, three = [await desk.comment(issue, body=f"{at}: für") for at in range(3)]
+    payload = Payload(body=b"12345", facts={"größe": "für"})
+    wishes = [
+        desk.wish(agent, issue, prompt="für", payload=payload),
+        desk.commented(agent, issue, one, payload=payload),
+        desk.commented(agent, issue, one, two),
+        desk.wish(agent, issue, payload=payload),
+        desk.commented(agent, issue, two, three),
+    ]
+    if at_once:
+        answers = await desk.wake(*wishes)
+    else:
+        answers = [await desk.one(each) for each in wishes]
+    assert [each.state for each in answers] == [QUEUED] + [COALESCED] * 4
+
+    claim = await executors.claimer(desk.database, 0)
+    (loaded,) = await claim(5)
+    words = loaded.words
+    texts = [words.prompt, *(each.prompt for each in words.joined)]
+    payloads = [words.payload, *(each.payload for each in words.joined)]
+    texts += [text for each in payloads for fact in each.facts.items() for text in fact]
+    texts += [each.body for each in words.comments]
+    assert len(words.comments) == 3
+    told = sum(len(text.encode()) for text in texts) + sum(len(each.body) for each in payloads)
+    assert told == await desk.rows.fetchval(
+        "SELECT told_bytes FROM wakeup_requests WHERE wakeup_id = $1", loaded.wakeup.wakeup_id
+    )
+
+
+async def test_runs_with_much_to_tell_are_claimed_a_few_at_a_time(desk: Desk) -> None:
+    agent = await desk.agent(max_concurrent_runs=50)
+    much = Payload(body=b"x" * (MAX_CLAIMED_BYTES // 3))
+    answers = [await desk.one(desk.wish(agent, task_key=str(at), payload=much)) for at in range(4)]
+    answers += await desk.wake(*(desk.wish(agent, task_key=f"few {at}") for at in range(5)))
+    claim = await executors.claimer(desk.database, 0)
+
+    order = []
+    for count, more in ((3, True), (6, False)):
+        claimed = await claim(50)
+        assert (len(claimed), claim.more) == (count, more)
+        order += [each.wakeup.wakeup_id for each in claimed]
+    # Each in its turn: nothing small goes before it.
+    assert order[:4] == [each.wakeup_id for each in answers[:4]]
+    assert set(order) == {each.wakeup_id for each in answers}
+
+
+async def test_a_run_with_more_to_tell_than_all_may_be_is_claimed_alone(desk: Desk) -> None:
+    agent = await desk.agent(max_concurrent_runs=50)
+    for at in range(3):
+        await desk.one(desk.wish(agent, task_key=str(at)))
+    await desk.rows.execute("UPDATE wakeup_requests SET told_bytes = $1", 2 * MAX_CLAIMED_BYTES)
+    claim = await executors.claimer(desk.database, 0)
+
+    assert [len(await claim(50)) for _ in range(4)] == [1, 1, 1, 0]
+    assert not claim.more
 
 
 async def test_wishes_at_once_fill_a_wake_to_the_brim_and_no_further(desk: Desk) -> None:
@@ -222,17 +283,19 @@ async def test_what_is_stored_beyond_all_bounds_is_claimed_in_part_with_a_mark(
     claim = await executors.claimer(desk.database, 0)
 
     (loaded,) = await claim(5)
+    words = loaded.words
+    # The oldest, in their order.
+    assert [one.wakeup.title for one in words.joined] == [str(n) for n in range(1, 9)]
+    assert words.left_out.joined == 142
+    told = [one.body for one in words.comments]
+    assert [body.partition("x")[0] for body in told] == [str(at) for at in range(len(told))]
+    assert sum(map(len, told)) < 2 * MAX_TOLD_BYTES + 200_000
+    assert words.left_out.comments == 200 - len(told) > 100
+    assert first.wakeup_id == loaded.wakeup.wakeup_id
     async with desk.db.session() as tx:
         again = await load(tx, loaded.run.run_id)
-    for each in (loaded, again):
-        # The oldest, in their order.
-        assert [one.wakeup.title for one in each.joined] == [str(n) for n in range(1, 9)]
-        assert each.left_out.joined == 142
-        told = [one.body for one in each.comments]
-        assert [body.partition("x")[0] for body in told] == [str(at) for at in range(len(told))]
-        assert sum(map(len, told)) < 2 * MAX_TOLD_BYTES + 200_000
-        assert each.left_out.comments == 200 - len(told) > 100
-    assert first.wakeup_id == loaded.wakeup.wakeup_id
+    # Its agent has been told, so whoever takes it over reads nothing of it.
+    assert again.words == Words()
 
 
 async def test_as_much_as_may_join_is_told_whole(desk: Desk) -> None:
@@ -241,9 +304,9 @@ async def test_as_much_as_may_join_is_told_whole(desk: Desk) -> None:
     claim = await executors.claimer(desk.database, 0)
 
     (loaded,) = await claim(5)
-    told = [each.wakeup.wakeup_id for each in loaded.joined]
+    told = [each.wakeup.wakeup_id for each in loaded.words.joined]
     assert sorted(told) == sorted(each.wakeup_id for each in answers[1:])
-    assert loaded.left_out == LeftOut()
+    assert loaded.words.left_out == LeftOut()
 
 
 async def test_two_occurrences_on_one_issue_have_a_run_each(desk: Desk) -> None:

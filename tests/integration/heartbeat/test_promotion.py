@@ -11,7 +11,7 @@ from tests.integration.heartbeat.desk import MAX, Desk
 from reveille_heartbeat.domain.reasons import Reason
 from reveille_heartbeat.domain.states import WakeupState
 from reveille_heartbeat.domain.values import Requester, RequesterKind
-from reveille_heartbeat.usecases.runs.loaded import load
+from reveille_heartbeat.usecases.runs.loaded import read_words
 from reveille_heartbeat.usecases.wakeups import promote_deferred
 from reveille_heartbeat.usecases.wakeups.cancel_wakeups import Cancellation
 from reveille_heartbeat.usecases.wakeups.known_wishes import Enqueued
@@ -143,8 +143,8 @@ async def test_under_a_hold_only_a_word_on_the_issue_gets_its_turn(desk: Desk) -
     stored = await desk.wakeup(word.wakeup_id)
     assert stored.context["tree_hold_interaction"] is True
     async with desk.db.session() as tx:
-        loaded = await load(tx, stored.run_id or comment)
-    assert [(each.comment_id, each.body) for each in loaded.comments] == [
+        words = (await read_words(tx, [stored]))[stored.wakeup_id]
+    assert [(each.comment_id, each.body) for each in words.comments] == [
         (comment, "What about this?")
     ]
     await desk.begin(word.wakeup_id)

@@ -41,6 +41,7 @@ RETRY = OpenWake(UUID(int=41), Stage.RETRY, run_id=UUID(int=51))
 DEFERRED = OpenWake(UUID(int=42), Stage.DEFERRED)
 QUEUE, DEFER = Place(PlaceKind.QUEUE), Place(PlaceKind.DEFER)
 BUSY = replace(ON_ISSUE, blockers=(BLOCKER,))
+BOTH = (BY_MAX.comment_id, BY_ANN.comment_id)
 
 
 def around(*open_wakes: OpenWake, busy: bool = True) -> Surroundings:
@@ -109,10 +110,20 @@ def test_nothing_joins_a_wake_whose_run_would_be_told_too_much(
 
 
 def test_each_wish_that_joins_makes_the_wake_fuller() -> None:
-    told = wish(prompt="für", payload=Payload(body=b"12345"))
-    met = QUEUED.joined_by(told).joined_by(told)
+    told = wish(prompt="für", payload=Payload(body=b"12345", facts={"ä": "12"}))
+    met = QUEUED.joined_by(told, FACTS).joined_by(told, FACTS)
 
-    assert (met.joined, met.told_bytes) == (2, 18)
+    assert (met.joined, met.told_bytes) == (2, 26)
+
+
+def test_a_comment_is_told_once() -> None:
+    facts = replace(ON_ISSUE, comments=(replace(BY_MAX, size=7), replace(BY_ANN, size=5)))
+    one, both = (comment_wake(comment_ids=ids, prompt="") for ids in (BOTH[:1], BOTH))
+    met = QUEUED.joined_by(one, replace(facts, comments=facts.comments[:1]))
+
+    assert (met.comment_ids, met.told_bytes) == (BOTH[:1], 7)
+    met = met.joined_by(both, facts)
+    assert (met.comment_ids, met.told_bytes) == (BOTH, 12)
 
 
 def ago(minutes: float, *, succeeded: bool = True, left_progress: bool = False) -> PastRun:

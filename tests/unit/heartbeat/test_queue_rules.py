@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import timedelta
 from uuid import UUID
 
@@ -88,6 +89,30 @@ def test_no_slot_and_no_issue_is_given_twice_and_nobody_is_passed_over(
         if not held:
             # Nobody of its agent who came later in the order went before it.
             assert all(other.turn < each.turn for other in same)
+
+
+@given(
+    st.lists(candidates, max_size=40, unique_by=lambda each: each.run_id),
+    st.lists(st.integers(0, 50), min_size=40, max_size=40),
+    st.integers(1, 100),
+)
+def test_runs_are_taken_until_they_are_told_so_much_and_the_rest_waits_in_its_order(
+    waiting: list[Candidate], sizes: list[int], room: int
+) -> None:
+    told = {each.wakeup_id: size for each, size in zip(waiting, sizes, strict=False)}
+    slots = Slots(
+        room=100,
+        free={UUID(int=agent): 100 for agent in range(1, 5)},
+        today={},
+        busy_issues=set(),
+    )
+    whole = select(waiting, slots, {}).claimed
+    taken = select(waiting, replace(slots, told_bytes=told, bytes_room=room), {}).claimed
+
+    assert taken == whole[: len(taken)]
+    # Only the last may go past it, and nobody is left where there is room.
+    assert sum(told[each.wakeup_id] for each in taken[:-1]) < room
+    assert taken == whole or sum(told[each.wakeup_id] for each in taken) >= room
 
 
 def test_readiness_has_four_ranks() -> None:

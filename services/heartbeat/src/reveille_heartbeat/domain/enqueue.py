@@ -37,6 +37,8 @@ class Comment:
     comment_id: UUID
     author: Requester
     run_id: UUID | None
+    # Bytes of its text.
+    size: int = 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Any
@@ -53,7 +53,8 @@ class OpenWake:
     fresh_session: bool = False
     context: Mapping[str, Any] | None = None
     run_id: UUID | None = None
-    # How many have joined it, and the bytes of its words, theirs and its comments together.
+    # How many have joined it, and the bytes of its words, theirs and its comments together, as far
+    # as its row says them.
     joined: int = 0
     told_bytes: int = 0
 
@@ -62,14 +63,23 @@ class OpenWake:
         """Whether its run would be told too much with one more; nobody joins it then."""
         return self.joined >= MAX_JOINED or self.told_bytes >= MAX_TOLD_BYTES
 
-    def joined_by(self, wish: Wish) -> OpenWake:
+    def joined_by(self, wish: Wish, facts: Facts) -> OpenWake:
         """Give it as the next wish meets it."""
-        return replace(self, joined=self.joined + 1, told_bytes=self.told_bytes + bytes_of(wish))
+        new = tuple(each for each in wish.comment_ids if each not in self.comment_ids)
+        return replace(
+            self,
+            joined=self.joined + 1,
+            told_bytes=self.told_bytes + bytes_told(wish, facts, self.comment_ids),
+            comment_ids=self.comment_ids + new,
+        )
 
 
-def bytes_of(wish: Wish) -> int:
-    """Say how much a wish gives its agent to read, comments aside."""
-    return len(wish.prompt.encode()) + len(wish.payload.body)
+def bytes_told(wish: Wish, facts: Facts, heard: Collection[UUID] = ()) -> int:
+    """Say how much a wish gives its agent to read beside the comments that it has `heard` of."""
+    payload = wish.payload
+    texts = (wish.prompt, *payload.facts, *payload.facts.values())
+    said = sum(each.size for each in facts.comments if each.comment_id not in heard)
+    return sum(len(text.encode()) for text in texts) + len(payload.body) + said
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from collections.abc import Set as AbstractSet
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 from uuid import UUID
 
@@ -13,6 +13,9 @@ from reveille_heartbeat.domain.states import IssueState
 from reveille_heartbeat.domain.values import Refusal
 
 NO_PRIORITY = 4
+# How much the runs that are claimed in one go are told, all together, the last of them aside: that
+# much is read into memory at once.
+MAX_CLAIMED_BYTES = 32 << 20
 TODAY_IS_OVER = "its agent has begun as many runs today as it may"
 
 
@@ -61,6 +64,9 @@ class Slots:
     # Runs that an agent may still begin today; one that is missing may begin any number.
     today: Mapping[UUID, int]
     busy_issues: AbstractSet[UUID]
+    # How much each wakeup's run is told, and after how much no further run is taken.
+    told_bytes: Mapping[UUID, int] = field(default_factory=dict)
+    bytes_room: int = MAX_CLAIMED_BYTES
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,12 +82,15 @@ def select(
 ) -> Selection:
     """Take runs in their order while slots last, one per issue; `refusals` are those of the gates.
 
-    A run that is not taken hides none behind it, and no worse run of an agent goes before it.
+    A run that is not taken hides none behind it, and no worse run of an agent goes before it. The
+    one exception is the room for what they are told: when it is used up the rest waits, in its
+    order, and the first is taken however much it is told.
     """
     free, today = dict(slots.free), dict(slots.today)
     taken_issues: set[UUID] = set()
     claimed: list[Candidate] = []
     refused: list[tuple[Candidate, Refusal]] = []
+    told = 0
     for candidate in sorted(candidates, key=lambda each: each.turn):
         refusal = refusals.get(candidate.run_id)
         if refusal is not None:
@@ -90,7 +99,7 @@ def select(
         issue_id, agent_id = candidate.issue_id, candidate.agent_id
         if issue_id is not None and (issue_id in slots.busy_issues or issue_id in taken_issues):
             continue
-        if free.get(agent_id, 0) <= 0 or len(claimed) >= slots.room:
+        if free.get(agent_id, 0) <= 0 or len(claimed) >= slots.room or told >= slots.bytes_room:
             continue
         if today.get(agent_id, 1) <= 0:
             refused.append((candidate, Refusal(Reason.DAILY_RUN_LIMIT, TODAY_IS_OVER)))
@@ -100,5 +109,6 @@ def select(
             today[agent_id] -= 1
         if issue_id is not None:
             taken_issues.add(issue_id)
+        told += slots.told_bytes.get(candidate.wakeup_id, 0)
         claimed.append(candidate)
     return Selection(tuple(claimed), tuple(refused))

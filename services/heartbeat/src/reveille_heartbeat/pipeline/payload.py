@@ -22,30 +22,35 @@ async def payload(context: RunContext, parts: Parts) -> None:
     if context.resumed:
         return
     loaded, spool = context.loaded, context.spool
+    words = loaded.words
     files = context.adapter is not None and context.adapter.files
-    body = await _body(context, parts, loaded.payload)
-    context.document = build(
+    body = await _body(context, parts, words.payload)
+    document = build(
         run=loaded.run,
         wakeup=loaded.wakeup,
-        prompt=loaded.prompt,
+        prompt=words.prompt,
         agent=loaded.agent,
         issue=loaded.issue,
-        payload=loaded.payload,
+        payload=words.payload,
         body=body,
         body_path=spool.body_path(body) if files else "",
-        joined=loaded.joined,
-        comments=loaded.comments,
-        left_out=loaded.left_out,
+        joined=words.joined,
+        comments=words.comments,
+        left_out=words.left_out,
     )
     if files:
         try:
-            document = dump(context.document)
-            if len(document) + len(body) > _LARGE:
-                await asyncio.to_thread(spool.prepare, document, body)
+            content = dump(document)
+            if len(content) + len(body) > _LARGE:
+                await asyncio.to_thread(spool.prepare, content, body)
             else:
-                spool.prepare(document, body)
+                spool.prepare(content, body)
         except OSError as error:
             raise SetupFailed(f"the payload could not be written: {error}") from error
+    else:
+        context.document = document
+    # Its agent may be at work for hours, and needs no copy of it here.
+    words.forget()
     crash_point(PAYLOAD_WRITTEN)
 
 

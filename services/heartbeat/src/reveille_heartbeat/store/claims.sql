@@ -103,12 +103,12 @@ ORDER BY issue_id
 FOR NO KEY UPDATE;
 
 -- name: claim_wakeups_whole
--- Wakeups of runs that are about to begin, locked. $1 ids
+-- Wakeups of runs that are about to begin, and how much these are told, locked. $1 ids
 SELECT wakeup_id, workspace_id, agent_id, source, wake_reason, title, state, reason, message, issue_id,
     run_id, occurrence_key, joined_wakeup_id, originator_user_id, accountable_user_id,
     responsible_user_id, autopilot_run_id, attempts, cancel_requested_at IS NOT NULL AS cancel_requested,
     trace_carrier, created_at, claimed_at, finished_at, squad_id, requester_kind,
-    requester_id, task_key, comment_ids, fresh_session, coalesced_count, context
+    requester_id, task_key, comment_ids, fresh_session, coalesced_count, context, told_bytes
 FROM wakeup_requests
 WHERE wakeup_id = ANY($1::uuid[])
 ORDER BY wakeup_id

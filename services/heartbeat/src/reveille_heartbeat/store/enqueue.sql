@@ -7,13 +7,13 @@ FROM unnest($1::text[]) AS k;
 -- name: merge_wakes
 -- What joined a wake becomes part of it; the caller holds the lock under which wakes join, and has
 -- read what is merged. $1 wakeups, $2 how many joined each, $3 comments (as array literals),
--- $4 whether each begins a fresh session, $5 contexts
+-- $4 whether each begins a fresh session, $5 contexts, $6 bytes that its run is told by them
 UPDATE wakeup_requests w
 SET coalesced_count = w.coalesced_count + m.joined,
     comment_ids = m.comment_ids::uuid[],
-    fresh_session = m.fresh_session, context = m.context
-FROM unnest($1::uuid[], $2::integer[], $3::text[], $4::boolean[], $5::jsonb[])
-    AS m (wakeup_id, joined, comment_ids, fresh_session, context)
+    fresh_session = m.fresh_session, context = m.context, told_bytes = w.told_bytes + m.told_bytes
+FROM unnest($1::uuid[], $2::integer[], $3::text[], $4::boolean[], $5::jsonb[], $6::bigint[])
+    AS m (wakeup_id, joined, comment_ids, fresh_session, context, told_bytes)
 WHERE w.wakeup_id = m.wakeup_id;
 
 -- name: hurry_retries

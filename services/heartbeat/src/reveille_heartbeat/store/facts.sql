@@ -10,8 +10,9 @@ FROM issues i LEFT JOIN issues p ON p.issue_id = i.parent_issue_id
 WHERE i.issue_id = ANY($1::uuid[]);
 
 -- name: comments_by_id
--- Who wrote comments, and on which issue. $1 comments
-SELECT comment_id, issue_id, author_kind, author_id, run_id FROM issue_comments
+-- Who wrote comments, on which issue, and how much. $1 comments
+SELECT comment_id, issue_id, author_kind, author_id, run_id, octet_length(body) AS size
+FROM issue_comments
 WHERE comment_id = ANY($1::uuid[])
 ORDER BY comment_id;
 
@@ -64,26 +65,13 @@ FROM unnest($1::uuid[]) AS k (agent_id);
 
 -- name: open_wakes_on_issues
 -- Wakes without a key that have not ended, with where their newest attempt stands, of agents on
--- issues; and how much each is told, unless so many have joined it that it does not matter. The
--- newest: whatever is full is the oldest. $1 agents, $2 issues, $3 how many may join one
+-- issues. The newest: whatever is full is the oldest. $1 agents, $2 issues
 SELECT w.wakeup_id, w.agent_id, w.issue_id, w.task_key, w.state, w.comment_ids, w.fresh_session,
-    w.context, w.run_id, r.state AS run_state, w.coalesced_count, CASE
-        WHEN w.coalesced_count < $3 THEN
-            (SELECT coalesce(sum(octet_length(p.prompt) + octet_length(p.body)
-                + pg_column_size(p.facts)), 0)
-             FROM wakeup_payloads p WHERE p.wakeup_id = w.wakeup_id)
-            + (SELECT coalesce(sum(octet_length(p.prompt) + octet_length(p.body)
-                + pg_column_size(p.facts)), 0)
-               FROM wakeup_requests j JOIN wakeup_payloads p ON p.wakeup_id = j.wakeup_id
-               WHERE j.joined_wakeup_id = w.wakeup_id AND j.state = 'coalesced')
-            + (SELECT coalesce(sum(octet_length(c.body)), 0)
-               FROM issue_comments c WHERE c.comment_id = ANY(w.comment_ids))
-        ELSE 0
-    END AS told_bytes
+    w.context, w.run_id, r.state AS run_state, w.coalesced_count, w.told_bytes
 FROM unnest($1::uuid[], $2::uuid[]) AS k (agent_id, issue_id)
 CROSS JOIN LATERAL (
     SELECT wakeup_id, agent_id, issue_id, task_key, state, comment_ids, fresh_session, context,
-        run_id, created_at, coalesced_count
+        run_id, created_at, coalesced_count, told_bytes
     FROM wakeup_requests
     WHERE agent_id = k.agent_id AND issue_id = k.issue_id
         AND state IN ('queued', 'deferred', 'claimed') AND occurrence_key IS NULL
@@ -94,25 +82,13 @@ LEFT JOIN runs r ON r.run_id = w.run_id
 ORDER BY w.created_at, w.wakeup_id;
 
 -- name: open_wakes_on_tasks
--- The same of agents on what is about no issue. $1 agents, $2 task keys, $3 how many may join one
+-- The same of agents on what is about no issue. $1 agents, $2 task keys
 SELECT w.wakeup_id, w.agent_id, w.issue_id, w.task_key, w.state, w.comment_ids, w.fresh_session,
-    w.context, w.run_id, r.state AS run_state, w.coalesced_count, CASE
-        WHEN w.coalesced_count < $3 THEN
-            (SELECT coalesce(sum(octet_length(p.prompt) + octet_length(p.body)
-                + pg_column_size(p.facts)), 0)
-             FROM wakeup_payloads p WHERE p.wakeup_id = w.wakeup_id)
-            + (SELECT coalesce(sum(octet_length(p.prompt) + octet_length(p.body)
-                + pg_column_size(p.facts)), 0)
-               FROM wakeup_requests j JOIN wakeup_payloads p ON p.wakeup_id = j.wakeup_id
-               WHERE j.joined_wakeup_id = w.wakeup_id AND j.state = 'coalesced')
-            + (SELECT coalesce(sum(octet_length(c.body)), 0)
-               FROM issue_comments c WHERE c.comment_id = ANY(w.comment_ids))
-        ELSE 0
-    END AS told_bytes
+    w.context, w.run_id, r.state AS run_state, w.coalesced_count, w.told_bytes
 FROM unnest($1::uuid[], $2::text[]) AS k (agent_id, task_key)
 CROSS JOIN LATERAL (
     SELECT wakeup_id, agent_id, issue_id, task_key, state, comment_ids, fresh_session, context,
-        run_id, created_at, coalesced_count
+        run_id, created_at, coalesced_count, told_bytes
     FROM wakeup_requests
     WHERE agent_id = k.agent_id AND issue_id IS NULL AND task_key = k.task_key
         AND state IN ('queued', 'deferred', 'claimed') AND occurrence_key IS NULL

@@ -5,29 +5,30 @@
 -- $14 originators, $15 accountable users, $16 responsible users, $17 autopilot runs,
 -- $18 joined wakeups, $19 runs, $20 carriers, $21 whether each is settled at birth, $22 squads,
 -- $23 kinds of requesters, $24 requesters, $25 task keys, $26 comments (as array literals),
--- $27 whether each begins a fresh session, $28 contexts, $29 how many joined each in its batch
+-- $27 whether each begins a fresh session, $28 contexts, $29 how many joined each in its batch,
+-- $30 bytes that the run of each is told
 INSERT INTO wakeup_requests (wakeup_id, workspace_id, agent_id, source, wake_reason, title,
     issue_id, state, reason, message, caller, idempotency_key, occurrence_key, originator_user_id,
     accountable_user_id, responsible_user_id, autopilot_run_id, joined_wakeup_id, run_id, attempts,
     trace_carrier, finished_at, squad_id, requester_kind, requester_id, task_key, comment_ids,
-    fresh_session, context, coalesced_count)
+    fresh_session, context, coalesced_count, told_bytes)
 SELECT w.wakeup_id, w.workspace_id, w.agent_id, w.source, w.wake_reason, w.title, w.issue_id,
     w.state, w.reason, w.message, w.caller, w.idempotency_key, w.occurrence_key,
     w.originator_user_id, w.accountable_user_id, w.responsible_user_id, w.autopilot_run_id,
     w.joined_wakeup_id, w.run_id, (w.run_id IS NOT NULL)::integer, w.trace_carrier,
     CASE WHEN w.settled THEN clock() END, w.squad_id, w.requester_kind, w.requester_id, w.task_key,
     w.comment_ids::uuid[], w.fresh_session, w.context,
-    w.coalesced_count
+    w.coalesced_count, w.told_bytes
 FROM unnest($1::uuid[], $2::uuid[], $3::uuid[], $4::text[], $5::text[], $6::text[], $7::uuid[],
     $8::text[], $9::text[], $10::text[], $11::text[], $12::text[], $13::text[], $14::text[],
     $15::text[], $16::text[], $17::text[], $18::uuid[], $19::uuid[], $20::jsonb[],
     $21::boolean[], $22::uuid[], $23::text[], $24::text[], $25::text[], $26::text[],
-    $27::boolean[], $28::jsonb[], $29::integer[])
+    $27::boolean[], $28::jsonb[], $29::integer[], $30::bigint[])
     AS w (wakeup_id, workspace_id, agent_id, source, wake_reason, title, issue_id, state, reason,
         message, caller, idempotency_key, occurrence_key, originator_user_id, accountable_user_id,
         responsible_user_id, autopilot_run_id, joined_wakeup_id, run_id, trace_carrier, settled,
         squad_id, requester_kind, requester_id, task_key, comment_ids, fresh_session, context,
-        coalesced_count);
+        coalesced_count, told_bytes);
 
 -- name: insert_payloads
 -- What the agents get to read. $1 wakeups, $2 prompts, $3 content types, $4 bodies,

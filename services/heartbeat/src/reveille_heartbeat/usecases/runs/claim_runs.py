@@ -9,6 +9,7 @@ from uuid import UUID
 from reveille_heartbeat.crash_points import CLAIM_AFTER_COMMIT, CLAIM_BEFORE_COMMIT
 from reveille_heartbeat.domain.limits import RunLimits
 from reveille_heartbeat.domain.places import Executor
+from reveille_heartbeat.domain.queue import MAX_CLAIMED_BYTES
 from reveille_heartbeat.store.queries import Q
 from reveille_heartbeat.usecases import channels
 from reveille_heartbeat.usecases.runs.claiming import ClaimBatch, Claimed
@@ -65,6 +66,7 @@ class ClaimRuns:
             rows = await tx.fetch(Q["waiting_workspaces"], _WORKSPACES)
         waiting = self._in_turn([row["workspace_id"] for row in rows])
         self.more = False
+        bytes_room = MAX_CLAIMED_BYTES
         claimed: list[Loaded] = []
         # They are not asked twice in one call.
         in_trouble: set[UUID] = set()
@@ -80,16 +82,21 @@ class ClaimRuns:
                 self._last = workspace_id
                 in_trouble.add(workspace_id)
                 with isolated("claim", workspace_id=str(workspace_id)):
-                    batch = await self._claim(workspace_id, share)
+                    batch = await self._claim(workspace_id, share, bytes_room)
                     in_trouble.discard(workspace_id)
                     claimed += batch.runs
                     launch(batch.runs)
+                    bytes_room -= batch.told_bytes
                     self.more |= batch.refused > 0
                     if len(batch.runs) >= share:
                         unserved.append(workspace_id)
                 if len(in_trouble) == _MOST_IN_TROUBLE:
                     # The next call goes on after it; at once, if not all of them fail.
                     self.more |= bool(claimed)
+                    return claimed
+                if bytes_room <= 0:
+                    # These are taken on before any others are read; the next call goes on here.
+                    self.more = True
                     return claimed
             waiting = unserved
         return claimed
@@ -102,12 +109,12 @@ class ClaimRuns:
         later = [each for each in workspaces if each > last]
         return later + [each for each in workspaces if each <= last]
 
-    async def _claim(self, workspace_id: UUID, limit: int) -> Claimed:
+    async def _claim(self, workspace_id: UUID, limit: int, bytes_room: int) -> Claimed:
         async def claim(tx: Tx) -> Claimed:
             batch = ClaimBatch(
                 tx, self._executor, self._lease, self._promotion, self._new_token, self._limits
             )
-            claimed = await batch.run(workspace_id, limit)
+            claimed = await batch.run(workspace_id, limit, bytes_room)
             crash_point(CLAIM_BEFORE_COMMIT)
             return claimed
 

@@ -38,6 +38,8 @@ class Claimed:
 
     runs: list[Loaded]
     refused: int = 0
+    # How much these runs are told.
+    told_bytes: int = 0
 
 
 class ClaimBatch:
@@ -61,11 +63,12 @@ class ClaimBatch:
         self._agents: dict[UUID, Agent] = {}
         self._issues: dict[UUID, Issue] = {}
         self._wakeups: dict[UUID, Wakeup] = {}
+        self._told_bytes: dict[UUID, int] = {}
         # Agents that have a run at work already.
         self._at_work: set[UUID] = set()
 
-    async def run(self, workspace_id: UUID, limit: int) -> Claimed:
-        """Claim up to `limit` runs of a workspace."""
+    async def run(self, workspace_id: UUID, limit: int, bytes_room: int) -> Claimed:
+        """Claim up to `limit` runs of a workspace, until they are told `bytes_room` bytes."""
         tx = self._tx
         if self._limits.everywhere is not None:
             await tx.fetch(Q["lock_claim_gate"])
@@ -79,12 +82,13 @@ class ClaimBatch:
         await self._lock(workspace_id, candidates)
         # All locks are held; what is counted now cannot grow before we commit.
         today, over = await self._day()
-        slots = await self._slots(workspace_id, limit, today)
+        slots = await self._slots(workspace_id, limit, bytes_room, today)
         selection = select(candidates, slots, await self._refusals(candidates, over))
         refused = await refuse(tx, selection.refused, self._wakeups, self._promotion)
         snapshot: str = found[0]["snapshot"]
         runs = await self._take(selection.claimed, snapshot) if selection.claimed else []
-        return Claimed(runs, refused)
+        told = sum(self._told_bytes[each.wakeup.wakeup_id] for each in runs)
+        return Claimed(runs, refused, told)
 
     async def _lock(self, workspace_id: UUID, candidates: Sequence[Candidate]) -> None:
         tx, locks = self._tx, LockOrder()
@@ -107,8 +111,11 @@ class ClaimBatch:
         self._agents = {row["agent_id"]: to_agent(row) for row in agents}
         self._issues = {row["issue_id"]: to_issue(row) for row in issues}
         self._wakeups = {row["wakeup_id"]: to_wakeup(row) for row in wakeups}
+        self._told_bytes = {row["wakeup_id"]: row["told_bytes"] for row in wakeups}
 
-    async def _slots(self, workspace_id: UUID, limit: int, today: dict[UUID, int]) -> Slots:
+    async def _slots(
+        self, workspace_id: UUID, limit: int, bytes_room: int, today: dict[UUID, int]
+    ) -> Slots:
         tx, agents = self._tx, self._agents
         rows = await tx.fetch(Q["occupied_per_agent"], list(agents))
         occupied = {row["agent_id"]: row["occupied"] for row in rows}
@@ -123,6 +130,8 @@ class ClaimBatch:
             },
             today=today,
             busy_issues={row["issue_id"] for row in busy},
+            told_bytes=self._told_bytes,
+            bytes_room=bytes_room,
         )
 
     async def _room(self, workspace_id: UUID) -> int:
@@ -207,7 +216,7 @@ class ClaimBatch:
         issue = None if run.issue_id is None else self._issues[run.issue_id]
         if issue is not None and issue.assignee_agent_id == run.agent_id:
             issue = replace(issue, execution_run_id=run.run_id)
-        return Loaded(run, self._agents[run.agent_id], self._wakeups[run.wakeup_id], issue, *words)
+        return Loaded(run, self._agents[run.agent_id], self._wakeups[run.wakeup_id], issue, words)
 
 
 def _candidate(row: asyncpg.Record) -> Candidate:

@@ -15,6 +15,22 @@ from reveille_heartbeat.store.rows import to_agent, to_issue, to_payload, to_run
 from reveille_runtime.db import Tx
 
 
+@dataclass(slots=True)
+class Words:
+    """What an agent is told: much of it, maybe, and in memory until the agent can read it."""
+
+    prompt: str = ""
+    payload: Payload = field(default_factory=Payload)
+    joined: tuple[Joined, ...] = ()
+    # What was said on the issue, and is to be answered.
+    comments: tuple[Comment, ...] = ()
+    left_out: LeftOut = field(default_factory=LeftOut)
+
+    def forget(self) -> None:
+        """Let go of it, whoever holds the attempt's rows for as long as that takes."""
+        self.prompt, self.payload, self.joined, self.comments = "", Payload(), (), ()
+
+
 @dataclass(frozen=True, slots=True)
 class Loaded:
     """What was read together, in one snapshot or under the locks of the claim."""
@@ -23,32 +39,24 @@ class Loaded:
     agent: Agent
     wakeup: Wakeup
     issue: Issue | None
-    prompt: str
-    payload: Payload
-    joined: tuple[Joined, ...]
-    # What was said on the issue, and is to be answered.
-    comments: tuple[Comment, ...] = ()
-    left_out: LeftOut = field(default_factory=LeftOut)
+    words: Words
 
 
 async def load(tx: Tx, run_id: UUID) -> Loaded:
-    """Read the rows of an attempt that somebody else began."""
+    """Read the rows of an attempt that somebody else began, who has told its agent all there is."""
     run = to_run((await tx.fetch(Q["find_runs"], [run_id]))[0])
     agent = to_agent((await tx.fetch(Q["find_agents"], [run.agent_id]))[0])
     wakeup = to_wakeup((await tx.fetch(Q["find_wakeups"], [run.wakeup_id]))[0])
     issues = await tx.fetch(Q["find_issues"], [run.issue_id]) if run.issue_id else []
-    words = await read_words(tx, [wakeup])
-    issue = to_issue(issues[0]) if issues else None
-    return Loaded(run, agent, wakeup, issue, *words[wakeup.wakeup_id])
+    return Loaded(run, agent, wakeup, to_issue(issues[0]) if issues else None, Words())
 
 
-Words = tuple[str, Payload, tuple[Joined, ...], tuple[Comment, ...], LeftOut]
 # The last that joins a wake, or the last comment, may pass the bound at which a wake is full.
 _MOST_BYTES = 2 * MAX_TOLD_BYTES
 
 
 async def read_words(tx: Tx, wakeups: list[Wakeup]) -> dict[UUID, Words]:
-    """Read what agents are told for these wakeups: prompt, payload, what joined each, comments.
+    """Read what the agents of these wakeups are told.
 
     What is stored may be more than any run can be told, or we could hold: the oldest are told.
     """
@@ -72,7 +80,7 @@ async def read_words(tx: Tx, wakeups: list[Wakeup]) -> dict[UUID, Words]:
     for wakeup_id in (each.wakeup_id for each in wakeups):
         joined = joined_to.get(wakeup_id, [])
         heard = comments.get(wakeup_id, [])
-        words[wakeup_id] = (
+        words[wakeup_id] = Words(
             *said[wakeup_id],
             tuple(Joined(each, *said[each.wakeup_id]) for each in joined),
             tuple(heard),

@@ -7,7 +7,8 @@ from dataclasses import dataclass, replace
 from typing import Any
 from uuid import UUID
 
-from reveille_heartbeat.domain.placing import OpenWake, Stage, Surroundings, bytes_of
+from reveille_heartbeat.domain.enqueue import Facts
+from reveille_heartbeat.domain.placing import OpenWake, Stage, Surroundings, bytes_told
 from reveille_heartbeat.domain.reasons import Reason
 from reveille_heartbeat.domain.states import WakeupState
 from reveille_heartbeat.domain.values import Carrier, Wish
@@ -39,16 +40,18 @@ class _Merge:
     fresh_session: bool
     context: dict[str, Any]
     joined: int = 0
+    told_bytes: int = 0
     hurry: UUID | None = None
 
     @classmethod
     def into(cls, target: OpenWake) -> _Merge:
         return cls(list(target.comment_ids), target.fresh_session, dict(target.context or {}))
 
-    def add(self, each: Decided) -> None:
+    def add(self, each: Decided, facts: Facts) -> None:
         """Comments in the order in which they came, a fresh session stays wanted, news count."""
         wish = each.wish
         self.joined += 1
+        self.told_bytes += bytes_told(wish, facts, self.comment_ids)
         self.comment_ids += [one for one in wish.comment_ids if one not in self.comment_ids]
         self.fresh_session = self.fresh_session or wish.fresh_session
         self.context.update(wish.context)
@@ -100,15 +103,17 @@ class Enqueuing:
             scope = scope_of(wish)
             around = Surroundings(open_wakes.get(scope, ()), wish.issue_id in busy)
             carrier = carriers.get(wish.wakeup_id, wish.origin.trace_carrier)
-            made = self._decider.decide(wish, found.facts(wish), around, carrier)
+            facts = found.facts(wish)
+            made = self._decider.decide(wish, facts, around, carrier)
+            made = replace(made, told_bytes=bytes_told(made.wish, facts))
             decided[wish.wakeup_id] = made
             # The next wish of this batch meets this one.
-            _meet(made, scope, open_wakes)
+            _meet(made, facts, scope, open_wakes)
             if made.run is not None and wish.issue_id is not None:
                 busy.add(wish.issue_id)
             if made.joined is not None:
                 target = made.joined
-                merges.setdefault(target.wakeup_id, _Merge.into(target)).add(made)
+                merges.setdefault(target.wakeup_id, _Merge.into(target)).add(made, facts)
         for wish in late:
             carrier = carriers.get(wish.wakeup_id, wish.origin.trace_carrier)
             decided[wish.wakeup_id] = self._decider.cancelled(wish, carrier)
@@ -120,11 +125,13 @@ class Enqueuing:
         return {wakeup_id: _answer(each) for wakeup_id, each in decided.items()}
 
 
-def _meet(made: Decided, scope: Scope, open_wakes: dict[Scope, list[OpenWake]]) -> None:
+def _meet(
+    made: Decided, facts: Facts, scope: Scope, open_wakes: dict[Scope, list[OpenWake]]
+) -> None:
     wish = made.wish
     if made.joined is not None:
         open_wakes[scope] = [
-            each.joined_by(wish) if each.wakeup_id == made.joined.wakeup_id else each
+            each.joined_by(wish, facts) if each.wakeup_id == made.joined.wakeup_id else each
             for each in open_wakes[scope]
         ]
         return
@@ -138,7 +145,7 @@ def _meet(made: Decided, scope: Scope, open_wakes: dict[Scope, list[OpenWake]]) 
             comment_ids=wish.comment_ids,
             fresh_session=wish.fresh_session,
             context=wish.context,
-            told_bytes=bytes_of(wish),
+            told_bytes=made.told_bytes,
         )
     )
 
@@ -154,7 +161,12 @@ def _merged(target: Decided, merge: _Merge) -> Decided:
         fresh_session=merge.fresh_session,
         context=merge.context,
     )
-    return replace(target, wish=wish, coalesced_count=merge.joined)
+    return replace(
+        target,
+        wish=wish,
+        coalesced_count=merge.joined,
+        told_bytes=target.told_bytes + merge.told_bytes,
+    )
 
 
 async def _merge(tx: Tx, merges: Mapping[UUID, _Merge]) -> None:
@@ -171,6 +183,7 @@ async def _merge(tx: Tx, merges: Mapping[UUID, _Merge]) -> None:
         [array_of(merge.comment_ids) for merge in each],
         [merge.fresh_session for merge in each],
         [merge.context for merge in each],
+        [merge.told_bytes for merge in each],
     )
     hurried = sorted(merge.hurry for merge in each if merge.hurry is not None)
     if hurried:

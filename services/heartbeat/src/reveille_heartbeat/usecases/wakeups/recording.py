@@ -53,6 +53,8 @@ class Decided:
     run: NewRun | None = None
     # How many wishes of the same batch have joined it.
     coalesced_count: int = 0
+    # How much its run is told, by these as well.
+    told_bytes: int = 0
 
 
 async def record(tx: Tx, decided: Sequence[Decided], now: datetime) -> None:
@@ -90,6 +92,7 @@ async def record(tx: Tx, decided: Sequence[Decided], now: datetime) -> None:
         [each.wish.fresh_session for each in decided],
         [dict(each.wish.context) for each in decided],
         [each.coalesced_count for each in decided],
+        [each.told_bytes for each in decided],
     )
     await tx.execute(
         Q["insert_payloads"],

@@ -21,7 +21,7 @@ from reveille_heartbeat.domain.limits import (
     has_daily_cap,
 )
 from reveille_heartbeat.domain.obstacles import Blocker, HoldOver
-from reveille_heartbeat.domain.placing import MAX_JOINED, OpenWake, Stage
+from reveille_heartbeat.domain.placing import OpenWake, Stage
 from reveille_heartbeat.domain.states import RunState, WakeupState
 from reveille_heartbeat.domain.targets import Target
 from reveille_heartbeat.domain.values import (
@@ -134,7 +134,7 @@ async def _about_comments(tx: Tx, found: Found, comments: Collection[UUID]) -> N
         return
     for row in await tx.fetch(Q["comments_by_id"], sorted(comments)):
         author = Requester(RequesterKind(row["author_kind"]), row["author_id"])
-        comment = Comment(row["comment_id"], author, row["run_id"])
+        comment = Comment(row["comment_id"], author, row["run_id"], row["size"])
         found.comments[row["comment_id"]] = (row["issue_id"], comment)
 
 
@@ -201,14 +201,12 @@ async def read_open_wakes(tx: Tx, wishes: Sequence[Wish]) -> dict[Scope, list[Op
             Q["open_wakes_on_issues"],
             [agent for agent, _ in on_issues],
             [i for _, i in on_issues],
-            MAX_JOINED,
         )
     if on_tasks:
         rows += await tx.fetch(
             Q["open_wakes_on_tasks"],
             [agent for agent, _ in on_tasks],
             [t for _, t in on_tasks],
-            MAX_JOINED,
         )
     found: dict[Scope, list[OpenWake]] = defaultdict(list)
     for row in rows:
@@ -238,7 +236,7 @@ def _open_wake(row: asyncpg.Record) -> OpenWake | None:
         context=row["context"],
         run_id=row["run_id"],
         joined=row["coalesced_count"],
-        told_bytes=int(row["told_bytes"]),
+        told_bytes=row["told_bytes"],
     )
 
 
