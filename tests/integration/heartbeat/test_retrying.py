@@ -200,6 +200,41 @@ async def test_what_has_failed_for_good_is_asked_for_once_more(
     assert caught.value.reason == "REQUEST_ID_REUSED"
 
 
+async def test_what_had_joined_the_work_is_asked_for_with_it(
+    desk: tuple[Service, World], rows: Rows
+) -> None:
+    _, world = desk
+    agent = await world.agent()
+    woken = await world.wake(agent)
+    (first,) = await world.attempts(woken.wakeup_id)
+    for number in range(3):
+        body = wakeup_pb2.Payload(content_type="text/plain", body=b"%d" % number)
+        await world.wake(agent, prompt=f"And {number}.", payload=body)
+    await fail(rows, woken.wakeup_id)
+    # One of them was cancelled before, and ended otherwise.
+    await rows.execute(
+        "UPDATE wakeup_requests SET finished_at = clock(), reason = 'x', message = 'x',"
+        " state = CASE WHEN p.prompt = 'And 1.' THEN 'cancelled' ELSE 'failed' END"
+        " FROM wakeup_payloads p"
+        " WHERE p.wakeup_id = wakeup_requests.wakeup_id AND state = 'coalesced'"
+    )
+
+    answer = await retry(world, first.run_id)
+
+    assert answer.outcome == run_pb2.RETRY_OUTCOME_NEW_WAKEUP
+    together = await rows.fetch(
+        "SELECT w.state, p.prompt, p.body FROM wakeup_requests w"
+        " JOIN wakeup_payloads p USING (wakeup_id)"
+        " WHERE $1 IN (w.wakeup_id, w.joined_wakeup_id) ORDER BY w.wakeup_id",
+        UUID(answer.wakeup_id),
+    )
+    assert [tuple(each) for each in together] == [
+        ("queued", "Please look.", b""),
+        ("coalesced", "And 0.", b"0"),
+        ("coalesced", "And 2.", b"2"),
+    ]
+
+
 async def test_a_rule_may_forbid_the_new_wake_too(desk: tuple[Service, World], rows: Rows) -> None:
     _, world = desk
     woken = await world.wake(await world.agent())

@@ -117,7 +117,7 @@ FOR NO KEY UPDATE;
 -- name: joined_to_wakeups
 -- The wakes that these carry with them, the oldest of each first, and how many there are of each:
 -- what is read of one is bounded, however much has gathered. $1 wakeups, $2 how many of each,
--- $3 bytes of each after which no more are told
+-- $3 bytes of each after which no more are told, $4 the state of those that count
 SELECT j.wakeup_id, j.workspace_id, j.agent_id, j.source, j.wake_reason, j.title, j.state, j.reason,
     j.message, j.issue_id, j.run_id, j.occurrence_key, j.joined_wakeup_id, j.originator_user_id,
     j.accountable_user_id, j.responsible_user_id, j.autopilot_run_id, j.attempts,
@@ -142,7 +142,7 @@ CROSS JOIN LATERAL (
             claimed_at, finished_at, squad_id, requester_kind, requester_id, task_key, comment_ids,
             fresh_session, coalesced_count, context, count(*) OVER () AS all_joined
         FROM wakeup_requests
-        WHERE joined_wakeup_id = t.wakeup_id AND state = 'coalesced'
+        WHERE joined_wakeup_id = t.wakeup_id AND state = $4
         ORDER BY created_at, wakeup_id
         LIMIT $2
     ) o

@@ -8,6 +8,7 @@ from uuid import UUID
 from reveille_heartbeat.domain.discussion import Comment
 from reveille_heartbeat.domain.document import Joined, LeftOut
 from reveille_heartbeat.domain.placing import MAX_JOINED, MAX_TOLD_BYTES
+from reveille_heartbeat.domain.states import WakeupState
 from reveille_heartbeat.domain.values import Agent, Issue, Payload, Run, Wakeup
 from reveille_heartbeat.store.issue_rows import to_comment
 from reveille_heartbeat.store.queries import Q
@@ -55,8 +56,10 @@ async def load(tx: Tx, run_id: UUID) -> Loaded:
 _MOST_BYTES = 2 * MAX_TOLD_BYTES
 
 
-async def read_words(tx: Tx, wakeups: list[Wakeup]) -> dict[UUID, Words]:
-    """Read what the agents of these wakeups are told.
+async def read_words(
+    tx: Tx, wakeups: list[Wakeup], joined: WakeupState = WakeupState.COALESCED
+) -> dict[UUID, Words]:
+    """Read what the agents of these wakeups are told; `joined` is the state of what joined them.
 
     What is stored may be more than any run can be told, or we could hold: the oldest are told.
     """
@@ -65,7 +68,7 @@ async def read_words(tx: Tx, wakeups: list[Wakeup]) -> dict[UUID, Words]:
     all_joined: dict[UUID, int] = {}
     all_comments: dict[UUID, int] = {}
     ids = [each.wakeup_id for each in wakeups]
-    for row in await tx.fetch(Q["joined_to_wakeups"], ids, MAX_JOINED, _MOST_BYTES):
+    for row in await tx.fetch(Q["joined_to_wakeups"], ids, MAX_JOINED, _MOST_BYTES, joined.value):
         target: UUID = row["joined_wakeup_id"]
         joined_to.setdefault(target, []).append(to_wakeup(row))
         all_joined[target] = row["all_joined"]
@@ -78,14 +81,14 @@ async def read_words(tx: Tx, wakeups: list[Wakeup]) -> dict[UUID, Words]:
     said = {row["wakeup_id"]: to_payload(row) for row in await tx.fetch(Q["find_payloads"], ids)}
     words: dict[UUID, Words] = {}
     for wakeup_id in (each.wakeup_id for each in wakeups):
-        joined = joined_to.get(wakeup_id, [])
+        together = joined_to.get(wakeup_id, [])
         heard = comments.get(wakeup_id, [])
         words[wakeup_id] = Words(
             *said[wakeup_id],
-            tuple(Joined(each, *said[each.wakeup_id]) for each in joined),
+            tuple(Joined(each, *said[each.wakeup_id]) for each in together),
             tuple(heard),
             LeftOut(
-                all_joined.get(wakeup_id, 0) - len(joined),
+                all_joined.get(wakeup_id, 0) - len(together),
                 all_comments.get(wakeup_id, 0) - len(heard),
             ),
         )

@@ -7,12 +7,12 @@ from dataclasses import dataclass
 from enum import StrEnum
 from uuid import UUID
 
-import asyncpg
-
 from reveille_heartbeat.crash_points import RETRY_AFTER_COMMIT
+from reveille_heartbeat.domain.followup import joined_state
 from reveille_heartbeat.domain.states import RUN_TERMINAL, WAKEUP_TERMINAL, RunState, WakeupState
 from reveille_heartbeat.domain.values import (
     Origin,
+    Payload,
     Refusal,
     Requester,
     RequesterKind,
@@ -22,9 +22,10 @@ from reveille_heartbeat.domain.values import (
     Wish,
 )
 from reveille_heartbeat.store.queries import Q
-from reveille_heartbeat.store.rows import to_payload, to_run, to_wakeup
+from reveille_heartbeat.store.rows import to_run, to_wakeup
 from reveille_heartbeat.usecases import channels
 from reveille_heartbeat.usecases.repeats import Repeatable
+from reveille_heartbeat.usecases.runs.loaded import read_words
 from reveille_heartbeat.usecases.runs.promote_retries import RetryTurn
 from reveille_heartbeat.usecases.visible import require_visible
 from reveille_heartbeat.usecases.wakeups.enqueuing import Enqueuing
@@ -142,19 +143,24 @@ class RetryRun:
             await locks.take(tx, Level.AGENT, Q["lock_agents"], [run.agent_id])
         else:
             await locks.take(tx, Level.ISSUE, Q["lock_issues"], [run.issue_id])
-        payloads = await tx.fetch(Q["find_payloads"], [wakeup.wakeup_id])
-        (made,) = await self._enqueuing.locked(tx, [_wish(actor, run, wakeup, payloads[0])])
+        words = (await read_words(tx, [wakeup], joined_state(wakeup.state)))[wakeup.wakeup_id]
+        wish = _wish(actor, run, wakeup, words.prompt, words.payload)
+        (made,) = await self._enqueuing.locked(tx, [wish])
         if made.state is WakeupState.SKIPPED:
             return Retried(
                 RetryOutcome.SUPPRESSED, made.wakeup_id, reason=made.reason, message=made.message
             )
+        # What had joined it is part of the work, and joins again.
+        await self._enqueuing.locked(
+            tx,
+            [_wish(actor, run, each.wakeup, each.prompt, each.payload) for each in words.joined],
+        )
         new = to_wakeup((await tx.fetch(Q["find_wakeups"], [made.wakeup_id]))[0])
         return Retried(RetryOutcome.NEW_WAKEUP, new.wakeup_id, new.run_id, new.reason, new.message)
 
 
-def _wish(actor: Actor, run: Run, wakeup: Wakeup, row: asyncpg.Record) -> Wish:
+def _wish(actor: Actor, run: Run, wakeup: Wakeup, prompt: str, payload: Payload) -> Wish:
     """Ask for the same as before, in the name of who asks now."""
-    prompt, payload = to_payload(row)
     return Wish(
         wakeup_id=new_id(),
         workspace_id=wakeup.workspace_id,
