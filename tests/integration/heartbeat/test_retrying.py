@@ -18,6 +18,9 @@ from reveille.common.v1 import reason_pb2
 from reveille.heartbeat.v1 import run_pb2, wakeup_pb2
 from reveille.heartbeat.v1.run_pb2_grpc import RunServiceStub
 from reveille_heartbeat.crash_points import RETRY_AFTER_COMMIT
+from reveille_heartbeat.usecases.runs import promote_retries
+from reveille_heartbeat.usecases.runs.promote_retries import RetryTurn
+from reveille_runtime.db import Tx
 from reveille_runtime.errors import (
     FailedPrecondition,
     InvalidArgument,
@@ -167,6 +170,36 @@ async def test_a_gate_ends_the_repeat_and_says_why(desk: tuple[Service, World], 
     held_by = await rows.fetchrow("SELECT execution_run_id, checkout_run_id FROM issues")
     assert held_by is not None
     assert tuple(held_by) == (None, None)
+
+
+async def test_repeats_that_cannot_be_queued_hide_none_behind_them(
+    desk: tuple[Service, World], rows: Rows, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    service, world = desk
+    agent = await world.agent()
+    waiting = []
+    for number in range(5):
+        woken = await world.wake(agent, f"manual:{number}")
+        due = timedelta(seconds=number - 10)
+        waiting.append((await failed_and_waiting(world, rows, woken.wakeup_id, due))[1])
+    *bad, _ = waiting
+    take = RetryTurn.take
+
+    async def refuse(self: RetryTurn, tx: Tx, run_id: UUID, **more: Any) -> Any:
+        if str(run_id) in bad:
+            raise RuntimeError("injected")
+        return await take(self, tx, run_id, **more)
+
+    monkeypatch.setattr(promote_retries, "_BATCH", 2)
+    monkeypatch.setattr(RetryTurn, "take", refuse)
+    for _ in range(3):
+        await service.tick("sweep")
+    assert [(await world.run(run_id)).state for run_id in waiting] == [WAITS] * 4 + [QUEUED]
+    # It has been round, and begins again.
+    monkeypatch.setattr(RetryTurn, "take", take)
+    for _ in range(3):
+        await service.tick("sweep")
+    assert [(await world.run(run_id)).state for run_id in waiting] == [QUEUED] * 5
 
 
 async def test_what_has_failed_for_good_is_asked_for_once_more(

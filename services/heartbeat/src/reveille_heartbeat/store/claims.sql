@@ -228,11 +228,13 @@ WHERE i.issue_id = ANY($1::uuid[]) AND i.issue_id = c.issue_id
     AND i.assignee_agent_id = c.agent_id;
 
 -- name: due_retries
--- Repeats whose time has come, the oldest first. $1 limit
-SELECT run_id FROM runs
+-- A page of the repeats whose time has come, the oldest first. $1 time and $2 run after which it
+-- starts, $3 limit
+SELECT run_id, scheduled_retry_at FROM runs
 WHERE state = 'scheduled_retry' AND scheduled_retry_at <= (SELECT clock())
-ORDER BY scheduled_retry_at
-LIMIT $1;
+    AND (scheduled_retry_at, run_id) > ($1::timestamptz, $2::uuid)
+ORDER BY scheduled_retry_at, run_id
+LIMIT $3;
 
 -- name: retry_is_due
 -- Whether a repeat's time has come, asked after the locks. $1 run

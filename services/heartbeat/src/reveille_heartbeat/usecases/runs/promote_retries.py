@@ -6,6 +6,7 @@ has ended, went to somebody else, is held or blocked, ends with the reason and f
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
 from uuid import UUID
 
 from reveille_heartbeat.domain.gates import refusal_of
@@ -26,6 +27,7 @@ from reveille_runtime.isolation import isolated
 from reveille_runtime.lockorder import Level, LockOrder
 
 _BATCH = 50
+_FIRST = (datetime.min.replace(tzinfo=UTC), UUID(int=0))
 
 
 class RetryTurn:
@@ -86,13 +88,19 @@ class PromoteRetries:
         self._db = db
         self._notifier = notifier
         self._turn = turn
+        self._after = _FIRST
 
     async def __call__(self) -> int:
-        """Queue what is due; one that fails leaves the others their turn."""
+        """Queue some of what is due; those that fail leave the others their turn.
+
+        The next call goes on behind these, until it has been round.
+        """
         async with self._db.session() as tx:
-            due = [row["run_id"] for row in await tx.fetch(Q["due_retries"], _BATCH)]
+            due = await tx.fetch(Q["due_retries"], *self._after, _BATCH)
+        last = due[-1] if len(due) == _BATCH else None
+        self._after = _FIRST if last is None else (last["scheduled_retry_at"], last["run_id"])
         moved = 0
-        for run_id in due:
+        for run_id in (row["run_id"] for row in due):
 
             async def take(tx: Tx, run_id: UUID = run_id) -> Refusal | bool:
                 return await self._turn.take(tx, run_id, due=True)
