@@ -6,6 +6,7 @@ import math
 from typing import Any
 from uuid import UUID, uuid4
 
+import asyncpg
 import pytest
 from google.protobuf.json_format import MessageToDict
 from tests.integration.heartbeat.conftest import Stage
@@ -20,6 +21,7 @@ from reveille.heartbeat.v1.agent_pb2_grpc import AgentServiceStub
 from reveille.heartbeat.v1.issue_pb2_grpc import IssueServiceStub
 from reveille.heartbeat.v1.run_pb2_grpc import RunServiceStub
 from reveille.heartbeat.v1.wakeup_pb2_grpc import WakeupServiceStub
+from reveille_runtime import paging
 from reveille_runtime.errors import (
     Aborted,
     AlreadyExists,
@@ -309,7 +311,11 @@ async def test_a_person_makes_an_issue_once_and_answers_for_it(idle: World) -> N
     assert isinstance(denied, InvalidArgument)
 
 
-async def test_lists_come_in_pages_that_add_up(idle: World) -> None:
+@pytest.mark.parametrize(("most_bytes", "count"), [(paging.MAX_BYTES, 2), (1, 1)])
+async def test_lists_come_in_pages_that_add_up(
+    idle: World, monkeypatch: pytest.MonkeyPatch, most_bytes: int, count: int
+) -> None:
+    monkeypatch.setattr(paging, "MAX_BYTES", most_bytes)
     agents = [await idle.agent(f"agent-{number}") for number in range(5)]
     for number in range(5):
         await idle.issue(agents[0], f"manual:{number}")
@@ -320,6 +326,7 @@ async def test_lists_come_in_pages_that_add_up(idle: World) -> None:
         found: list[str] = []
         while True:
             answer = await call(request)
+            assert len(getattr(answer, field)) <= count
             found += [getattr(each, key) for each in getattr(answer, field)]
             if not answer.next_page_token:
                 return found
@@ -343,6 +350,27 @@ async def test_lists_come_in_pages_that_add_up(idle: World) -> None:
         workspace_id=space, page_token=token, agent_id=agents[0].agent_id
     )
     assert (await refused(idle.runs.ListRuns(other))).reason == "INVALID_PAGE_TOKEN"
+
+
+async def test_however_long_comments_are_all_of_them_can_be_listed(
+    idle: World, rows: asyncpg.Connection[asyncpg.Record]
+) -> None:
+    issue = (await idle.issue(await idle.agent())).issue
+    await rows.execute(
+        "INSERT INTO issue_comments (comment_id, issue_id, workspace_id, author_kind, author_id,"
+        " body) SELECT md5(n::text)::uuid, $1, $2, 'user', 'max', repeat('x', 100000)"
+        " FROM generate_series(1, 60) n",
+        UUID(issue.issue_id),
+        idle.workspace_id,
+    )
+    member = As(idle.client.user(MEMBER, idle.workspace_id))
+    request = issue_pb2.ListCommentsRequest(issue_id=issue.issue_id)
+    found: list[str] = []
+    while not found or request.page_token:
+        answer = await member.issues.ListComments(request)
+        found += [each.comment_id for each in answer.comments]
+        request.page_token = answer.next_page_token
+    assert len(found) == len(set(found)) == 60
 
 
 async def test_an_older_revision_of_a_workspace_changes_nothing(idle: World) -> None:

@@ -7,6 +7,7 @@ from typing import Any
 from reveille.heartbeat.v1 import agent_pb2 as pb
 from reveille_heartbeat.domain.invocability import Question
 from reveille_heartbeat.rpc import parse, parse_agents
+from reveille_heartbeat.rpc.pages import page_of
 from reveille_heartbeat.rpc.runtimes import RuntimeCalls
 from reveille_heartbeat.rpc.show_agents import agent as shown
 from reveille_heartbeat.rpc.squads import SquadCalls
@@ -24,7 +25,7 @@ from reveille_heartbeat.usecases.agents.update_agent import (
 from reveille_heartbeat.usecases.reading import Reader
 from reveille_runtime.access import current_actor
 from reveille_runtime.ids import new_id
-from reveille_runtime.paging import page_token, read_page
+from reveille_runtime.paging import read_page
 from reveille_runtime.reasons import reason_value
 from reveille_runtime.validation import Violations
 
@@ -84,10 +85,8 @@ class AgentServicer(SquadCalls, RuntimeCalls):
         query = ("ListAgents", workspace_id)
         page = read_page(request.page_size, request.page_token, query)
         listed = await self._reader.agents(current_actor(), workspace_id, page)
-        return pb.ListAgentsResponse(
-            agents=[shown(each) for each in listed.rows],
-            next_page_token=page_token([listed.rows[-1].name], query) if listed.more else "",
-        )
+        agents, token = page_of(listed, shown, lambda each: each.name, query)
+        return pb.ListAgentsResponse(agents=agents, next_page_token=token)
 
     async def UpdateAgent(
         self, request: pb.UpdateAgentRequest, context: Any

@@ -8,6 +8,7 @@ from reveille.heartbeat.v1 import approval_pb2, issue_pb2
 from reveille.heartbeat.v1.issue_pb2_grpc import IssueServiceServicer
 from reveille_heartbeat.domain.states import ApprovalStatus
 from reveille_heartbeat.rpc import parse, parse_issues
+from reveille_heartbeat.rpc.pages import page_of
 from reveille_heartbeat.rpc.show import enqueued
 from reveille_heartbeat.rpc.show_issues import APPROVAL_STATUSES, approval, comment
 from reveille_heartbeat.usecases.issues.add_comment import AddComment, NewComment
@@ -15,7 +16,7 @@ from reveille_heartbeat.usecases.issues.approvals import Approvals, Decision, Ne
 from reveille_heartbeat.usecases.issues.reading_issues import IssueReader
 from reveille_runtime.access import Actor, CallerKind, current_actor
 from reveille_runtime.ids import new_id
-from reveille_runtime.paging import page_token, read_page
+from reveille_runtime.paging import read_page
 from reveille_runtime.validation import Violations
 
 _MAX_MENTIONS = 20
@@ -65,10 +66,8 @@ class DiscussionCalls(IssueServiceServicer):
         query = ("ListComments", ref)
         page = read_page(request.page_size, request.page_token, query)
         listed = await self._reader.comments(current_actor(), ref, page)
-        return issue_pb2.ListCommentsResponse(
-            comments=[comment(each) for each in listed.rows],
-            next_page_token=page_token([listed.rows[-1].comment_id], query) if listed.more else "",
-        )
+        comments, token = page_of(listed, comment, lambda each: each.comment_id, query)
+        return issue_pb2.ListCommentsResponse(comments=comments, next_page_token=token)
 
     async def RequestApproval(
         self, request: approval_pb2.RequestApprovalRequest, context: Any
@@ -131,10 +130,8 @@ class DiscussionCalls(IssueServiceServicer):
         query = ("ListApprovals", workspace_id, *sorted(statuses), ref)
         page = read_page(request.page_size, request.page_token, query)
         listed = await self._reader.approvals(actor, workspace_id, statuses, ref, page)
-        return approval_pb2.ListApprovalsResponse(
-            approvals=[approval(each) for each in listed.rows],
-            next_page_token=page_token([listed.rows[-1].approval_id], query) if listed.more else "",
-        )
+        approvals, token = page_of(listed, approval, lambda each: each.approval_id, query)
+        return approval_pb2.ListApprovalsResponse(approvals=approvals, next_page_token=token)
 
 
 def _workspace(request: Any, actor: Actor) -> str:

@@ -7,6 +7,7 @@ from typing import Any
 from reveille.heartbeat.v1 import issue_pb2 as pb
 from reveille_heartbeat.rpc import parse, parse_issues
 from reveille_heartbeat.rpc.discussions import DiscussionCalls
+from reveille_heartbeat.rpc.pages import page_of
 from reveille_heartbeat.rpc.projects import ProjectCalls
 from reveille_heartbeat.rpc.show import ISSUE_STATES, enqueued
 from reveille_heartbeat.rpc.show_issues import issue as shown
@@ -22,7 +23,7 @@ from reveille_heartbeat.usecases.issues.reading_issues import IssueFilter, Issue
 from reveille_heartbeat.usecases.issues.relate_issues import RelateIssues
 from reveille_heartbeat.usecases.issues.update_issue import UpdateIssue
 from reveille_runtime.access import CallerKind, current_actor
-from reveille_runtime.paging import page_token, read_page
+from reveille_runtime.paging import read_page
 from reveille_runtime.validation import Violations
 
 
@@ -97,11 +98,8 @@ class IssueServicer(DiscussionCalls, TreeCalls, ProjectCalls):
         )
         page = read_page(request.page_size, request.page_token, query)
         listed = await self._reader.issues(current_actor(), workspace_id, only, page)
-        last = listed.rows[-1].issue.issue_id if listed.rows else None
-        return pb.ListIssuesResponse(
-            issues=[shown(each) for each in listed.rows],
-            next_page_token=page_token([last], query) if listed.more else "",
-        )
+        issues, token = page_of(listed, shown, lambda each: each.issue.issue_id, query)
+        return pb.ListIssuesResponse(issues=issues, next_page_token=token)
 
     async def UpdateIssue(
         self, request: pb.UpdateIssueRequest, context: Any

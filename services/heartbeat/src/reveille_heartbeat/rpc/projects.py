@@ -7,13 +7,14 @@ from typing import Any
 from reveille.heartbeat.v1 import project_pb2 as pb
 from reveille.heartbeat.v1.issue_pb2_grpc import IssueServiceServicer
 from reveille_heartbeat.rpc import parse
+from reveille_heartbeat.rpc.pages import page_of
 from reveille_heartbeat.rpc.show_issues import PROJECT_STATES, project
 from reveille_heartbeat.usecases.issues.projects import NewProject, Projects
 from reveille_heartbeat.usecases.issues.reading_issues import IssueReader
 from reveille_runtime.access import current_actor
 from reveille_runtime.ids import new_id
 from reveille_runtime.masks import read_mask
-from reveille_runtime.paging import page_token, read_page
+from reveille_runtime.paging import read_page
 from reveille_runtime.validation import Violations
 
 _FIELDS = frozenset({"name", "description", "state"})
@@ -59,10 +60,8 @@ class ProjectCalls(IssueServiceServicer):
         query = ("ListProjects", workspace_id)
         page = read_page(request.page_size, request.page_token, query)
         listed = await self._reader.projects(current_actor(), workspace_id, page)
-        return pb.ListProjectsResponse(
-            projects=[project(each) for each in listed.rows],
-            next_page_token=page_token([listed.rows[-1].name], query) if listed.more else "",
-        )
+        projects, token = page_of(listed, project, lambda each: each.name, query)
+        return pb.ListProjectsResponse(projects=projects, next_page_token=token)
 
     async def UpdateProject(
         self, request: pb.UpdateProjectRequest, context: Any

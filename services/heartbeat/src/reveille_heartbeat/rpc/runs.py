@@ -10,13 +10,14 @@ from reveille.heartbeat.v1 import run_pb2 as pb
 from reveille.heartbeat.v1.run_pb2_grpc import RunServiceServicer
 from reveille_heartbeat.domain.tail import Position
 from reveille_heartbeat.rpc import parse, parse_issues, show
+from reveille_heartbeat.rpc.pages import page_of
 from reveille_heartbeat.usecases.reading import Reader
 from reveille_heartbeat.usecases.runs.cancel_run import CancelRun
 from reveille_heartbeat.usecases.runs.retry_run import RetryRun
 from reveille_heartbeat.usecases.runs.run_log import RunLog
 from reveille_heartbeat.usecases.runs.watch_run import WatchRuns
 from reveille_runtime.access import current_actor
-from reveille_runtime.paging import page_token, read_page
+from reveille_runtime.paging import read_page
 from reveille_runtime.reasons import reason_value
 from reveille_runtime.validation import Violations
 
@@ -65,10 +66,13 @@ class RunServicer(RunServiceServicer):
             current_actor(), workspace_id, agent_id, wakeup_id, issue, states, page
         )
         costs = await self._reader.costs([each.run_id for each in listed.rows])
-        return pb.ListRunsResponse(
-            runs=[show.run(each, costs.get(each.run_id)) for each in listed.rows],
-            next_page_token=page_token([listed.rows[-1].run_id], query) if listed.more else "",
+        runs, token = page_of(
+            listed,
+            lambda each: show.run(each, costs.get(each.run_id)),
+            lambda each: each.run_id,
+            query,
         )
+        return pb.ListRunsResponse(runs=runs, next_page_token=token)
 
     async def ReadRunLog(
         self, request: pb.ReadRunLogRequest, context: Any

@@ -8,11 +8,12 @@ from typing import Any
 from reveille.heartbeat.v1 import runtime_pb2 as pb
 from reveille.heartbeat.v1.agent_pb2_grpc import AgentServiceServicer
 from reveille_heartbeat.rpc import parse
+from reveille_heartbeat.rpc.pages import page_of
 from reveille_heartbeat.rpc.show_agents import runtime as shown
 from reveille_heartbeat.usecases.agents.runtimes import Runtimes
 from reveille_runtime.access import current_actor
 from reveille_runtime.ids import new_id
-from reveille_runtime.paging import page_token, read_page
+from reveille_runtime.paging import read_page
 from reveille_runtime.validation import Violations
 
 _PRESENCE = timedelta(minutes=1)
@@ -66,10 +67,8 @@ class RuntimeCalls(AgentServiceServicer):
         query = ("ListRuntimes", workspace_id)
         page = read_page(request.page_size, request.page_token, query)
         listed = await self._runtimes.page(current_actor(), workspace_id, page)
-        return pb.ListRuntimesResponse(
-            runtimes=[shown(each) for each in listed.rows],
-            next_page_token=page_token([listed.rows[-1].name], query) if listed.more else "",
-        )
+        runtimes, token = page_of(listed, shown, lambda each: each.name, query)
+        return pb.ListRuntimesResponse(runtimes=runtimes, next_page_token=token)
 
     async def DeleteRuntime(
         self, request: pb.DeleteRuntimeRequest, context: Any

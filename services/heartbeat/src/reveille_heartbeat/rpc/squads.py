@@ -11,12 +11,13 @@ from reveille.heartbeat.v1 import squad_pb2 as pb
 from reveille.heartbeat.v1.agent_pb2_grpc import AgentServiceServicer
 from reveille_heartbeat.domain.states import AgentState
 from reveille_heartbeat.rpc import parse
+from reveille_heartbeat.rpc.pages import page_of
 from reveille_heartbeat.rpc.show_agents import squad as shown
 from reveille_heartbeat.usecases.agents.squads import NewSquad, Squads
 from reveille_runtime.access import current_actor
 from reveille_runtime.ids import new_id
 from reveille_runtime.masks import read_mask
-from reveille_runtime.paging import page_token, read_page
+from reveille_runtime.paging import read_page
 from reveille_runtime.validation import Violations
 
 _MAX_MEMBERS = 100
@@ -60,10 +61,8 @@ class SquadCalls(AgentServiceServicer):
         query = ("ListSquads", workspace_id)
         page = read_page(request.page_size, request.page_token, query)
         listed = await self._squads.page(current_actor(), workspace_id, page)
-        return pb.ListSquadsResponse(
-            squads=[shown(each) for each in listed.rows],
-            next_page_token=page_token([listed.rows[-1].name], query) if listed.more else "",
-        )
+        squads, token = page_of(listed, shown, lambda each: each.name, query)
+        return pb.ListSquadsResponse(squads=squads, next_page_token=token)
 
     async def UpdateSquad(
         self, request: pb.UpdateSquadRequest, context: Any

@@ -7,6 +7,7 @@ from typing import Any
 from reveille.heartbeat.v1 import wakeup_pb2 as pb
 from reveille.heartbeat.v1.wakeup_pb2_grpc import WakeupServiceServicer
 from reveille_heartbeat.rpc import parse, parse_issues, show
+from reveille_heartbeat.rpc.pages import page_of
 from reveille_heartbeat.usecases.reading import OnlyWakeups, Reader
 from reveille_heartbeat.usecases.visible import unknown_workspace
 from reveille_heartbeat.usecases.wakeups.cancel_wakeup import CancelWakeup
@@ -17,7 +18,7 @@ from reveille_heartbeat.usecases.wakeups.cancel_wakeups import (
 )
 from reveille_heartbeat.usecases.wakeups.enqueue_wakeups import EnqueueWakeups
 from reveille_runtime.access import current_actor
-from reveille_runtime.paging import page_token, read_page
+from reveille_runtime.paging import read_page
 from reveille_runtime.validation import Violations
 
 
@@ -106,10 +107,8 @@ class WakeupServicer(WakeupServiceServicer):
         page = read_page(request.page_size, request.page_token, query)
         only = OnlyWakeups(agent_id, issue, states, reasons)
         listed = await self._reader.wakeups(current_actor(), workspace_id, only, page)
-        return pb.ListWakeupsResponse(
-            wakeups=[show.wakeup(each) for each in listed.rows],
-            next_page_token=page_token([listed.rows[-1].wakeup_id], query) if listed.more else "",
-        )
+        wakeups, token = page_of(listed, show.wakeup, lambda each: each.wakeup_id, query)
+        return pb.ListWakeupsResponse(wakeups=wakeups, next_page_token=token)
 
 
 def _cancelled(each: Cancelled) -> pb.CancellationResult:
