@@ -8,8 +8,9 @@ from uuid import UUID
 
 import pytest
 from tests.unit.heartbeat.made import AGENT, ISSUE, NOW, WAKEUP
+from tests.unit.heartbeat.test_enqueue_rules import BLOCKER
 
-from reveille_heartbeat.domain.states import IssueState, WakeupState
+from reveille_heartbeat.domain.states import ISSUE_TERMINAL, IssueState, WakeupState
 from reveille_heartbeat.domain.values import Wakeup
 from reveille_heartbeat.usecases.why.explaining import Scene
 from reveille_heartbeat.usecases.why.findings import about_issue, about_wakeup
@@ -65,6 +66,16 @@ def test_of_an_issue_it_says_who_is_next_and_how_to_wake_them(
 
     assert words in found.text
     assert found.command == command
+
+
+@pytest.mark.parametrize("status", S)
+def test_only_what_has_not_ended_waits_for_what_blocks_it(status: IssueState) -> None:
+    scene = replace(SCENE, blockers={ISSUE.issue_id: (BLOCKER,)})
+    found = about_issue(replace(ISSUE, status=status), [], scene, under_way=False)
+
+    ended = status in ISSUE_TERMINAL
+    assert ("it waits for" in found.text) is not ended
+    assert (str(BLOCKER.issue_id) in found.related) is not ended
 
 
 @pytest.mark.parametrize(

@@ -8,6 +8,7 @@ from uuid import UUID
 
 from reveille_heartbeat.domain.reasons import Reason
 from reveille_heartbeat.domain.states import (
+    ISSUE_TERMINAL,
     ISSUE_TRANSITIONS,
     AgentState,
     IssueState,
@@ -113,7 +114,7 @@ def about_issue(
         text += f"; {hold.root_identifier} and all below it are held{why}"
         command = f"reveille issues unhold {hold.root_identifier}"
         related = _ids(hold.root_issue_id if hold.root_issue_id != issue.issue_id else None)
-    elif blockers:
+    elif blockers and issue.status not in ISSUE_TERMINAL:
         text += f"; it waits for {names_of(blockers)}"
         command = to_unblock(issue.issue_id, blockers[0])
         related = tuple(str(each.issue_id) for each in blockers)
