@@ -83,8 +83,8 @@ class AgentStatuses:
 
         async def tell(tx: Tx) -> int:
             # Under the lock that claims take: nobody begins a run while we look.
-            await LockOrder().take(tx, Level.AGENT, Q["lock_agents"], agent_ids)
-            rows = await tx.fetch(Q["show_agents"], agent_ids)
+            await LockOrder().take(tx, Level.AGENT, Q["lock_agents"], at_rest)
+            rows = await tx.fetch(Q["show_agents"], at_rest)
             # Whoever paused it has told what it does since.
             resting = [
                 agent
