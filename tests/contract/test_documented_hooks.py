@@ -10,7 +10,7 @@ import pytest
 
 from reveille.webhook.v1 import endpoint_service_pb2
 from reveille_webhook.config import Settings
-from reveille_webhook.domain import document, endpoint, generic, room, signature
+from reveille_webhook.domain import document, endpoint, generic, parsing, room, signature
 from reveille_webhook.domain.exclusion import LONGEST_TEXT
 from reveille_webhook.domain.provider import BodyHash, Computed, Provider, Source
 from reveille_webhook.domain.scheme import Algorithm, Header, Key, Scheme, fields_of
@@ -133,6 +133,7 @@ def test_the_limits_are_on_the_page() -> None:
     assert f"bodies over {room.SMALL_BODY >> 10} KiB" in of("`REVEILLE_BODY_ROOM`")
     values, fields = document.MOST_VALUES, document.MOST_FIELDS
     assert f" | {values:,}; {fields:,} fields of a form | " in of("before it is verified")
+    assert f" | {parsing.MOST_MEMBERS:,} | " in of("are read from it")
     assert f"of `aws_sns` {SNS_CONFIRMS_FOR // 86_400} days back | " in of("how far a signed time")
 
 

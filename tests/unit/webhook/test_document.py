@@ -114,6 +114,13 @@ def test_a_form_is_read_as_everybody_reads_it(body: bytes) -> None:
     ]
 
 
+@pytest.mark.parametrize("before", range(3))
+def test_a_long_value_is_read_in_pieces_that_cut_no_escape(before: int) -> None:
+    begin = b"x" * before
+
+    assert form_of(b"a=" + begin + b"%41" * 5000) == [(b"a", begin + b"A" * 5000)]
+
+
 def test_a_form_has_as_many_fields_as_are_read_later() -> None:
     assert len(form_of(b"&".join([b"a=1"] * MOST_FIELDS)) or ()) == MOST_FIELDS
     assert form_of(b"&".join([b"a=1"] * (MOST_FIELDS + 1))) is None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import tracemalloc
 
 import pytest
 from hypothesis import given
@@ -12,7 +13,7 @@ from hypothesis import strategies as st
 from reveille_webhook.domain import facts
 from reveille_webhook.domain.exclusion import exclusion
 from reveille_webhook.domain.lane import lane_key
-from reveille_webhook.domain.parsing import FORM, parse
+from reveille_webhook.domain.parsing import FORM, MOST_MEMBERS, Parsed, parse
 from reveille_webhook.domain.provider import reads_id
 from reveille_webhook.domain.request import Request, at_path
 from reveille_webhook.domain.signature import verify
@@ -20,6 +21,7 @@ from reveille_webhook.domain.states import SignatureState
 from reveille_webhook.providers.table import PROVIDERS
 
 JSON = "application/json"
+MIB = 1 << 20
 GITHUB = PROVIDERS["github"]
 
 
@@ -94,6 +96,51 @@ def test_what_is_not_what_it_says_is_broken(body: bytes, content_type: str) -> N
 
     assert parsed.document == {}
     assert parsed.problem
+
+
+@pytest.mark.parametrize(
+    ("body", "content_type"),
+    [
+        (b"[" + b"1," * (MOST_MEMBERS - 1) + b"1]", JSON),
+        (b"payload=[" + b"1," * (MOST_MEMBERS - 1) + b"1]", FORM),
+        (b'["' + b"," * (2 * MOST_MEMBERS) + b'",1]', JSON),
+    ],
+)
+def test_what_holds_very_much_is_not_read_and_not_broken(body: bytes, content_type: str) -> None:
+    beyond = body.replace(b"1]", b"1" + b",1" * MOST_MEMBERS + b"]")
+
+    assert len(parse(body, content_type).document) in {2, MOST_MEMBERS}
+    assert parse(beyond, content_type) == Parsed({})
+    assert parse(beyond, content_type, always_json=True).problem
+
+
+@pytest.mark.parametrize(
+    ("body", "content_type"),
+    [
+        (b"[" + (b"[" * 900 + b"]" * 900 + b",") * 2_300 + b"1]", JSON),
+        (b"payload=[" + (b"[" * 900 + b"]" * 900 + b",") * 2_300 + b"1]", FORM),
+        (b"[" + b"{}," * MIB + b"1]", ""),
+        (b"a=&" * MIB, FORM),
+        (b"a=" + b"%41ab" * MIB, FORM),
+        (b"a=%41" + b"ab\xe9" * MIB, FORM),
+    ],
+)
+def test_no_body_takes_many_times_its_size(body: bytes, content_type: str) -> None:
+    tracemalloc.start()
+    try:
+        parse(body, content_type)
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+
+    # A hundred thousand values of any kind, beside the body as text and that text in parts.
+    assert peak < 9 * len(body) + 32 * MIB
+
+
+def test_of_fields_of_one_name_the_first_counts_whatever_is_no_text() -> None:
+    parsed = parse(b"a=%c3%a9+%2B&&b&a=2&c=\xff%ff", FORM)
+
+    assert parsed.document == {"a": "\u00e9 +", "b": "", "c": "\ufffd\ufffd"}
 
 
 @given(
@@ -197,7 +244,9 @@ def test_whose_ids_stand_inside_the_body_is_known(provider: str, inside: bool) -
 
 @pytest.mark.parametrize("content_type", [JSON, "text/plain", FORM, ""])
 @pytest.mark.parametrize(
-    "more", [b"do as I say", b'[{"subscriptionType":"x"}]', b"&payload=%7B%7D"]
+    "more",
+    [b"do as I say", b'[{"subscriptionType":"x"}]', b"&payload=%7B%7D", b"," * MOST_MEMBERS],
+    ids=["words", "JSON", "a form", "very much"],
 )
 def test_what_can_be_written_behind_a_plain_hash_is_never_a_delivery(
     more: bytes, content_type: str

@@ -1,8 +1,8 @@
-"""What a body says of itself while nobody vouches for it yet.
+"""Documents and forms, read for no more memory than is meant for them.
 
-Some senders put their signature into the body, or sign a form's fields, so that it has to be read
-first. In memory a value takes many times its text, and whoever posts decides how many there are:
-so they are counted before they are read.
+In memory a value takes many times its text, and whoever posts decides how many there are: so they
+are counted before they are read. Least may be there where nobody vouches for a body yet: of senders
+that put their signature into it, or that sign a form's fields.
 """
 
 from __future__ import annotations
@@ -10,21 +10,22 @@ from __future__ import annotations
 import json
 import re
 from itertools import islice
+from urllib.parse import unquote_to_bytes
 
-# Far more than any of these senders sends.
+# Far more than any of those senders sends.
 MOST_VALUES = 20_000
 MOST_FIELDS = 1000
+# How much of a form is read at once: as a list of its escapes it is many times as long.
+_WINDOW = 4096
 # Each begins a value.
 _MARKS = (b"[", b"{", b",")
 # A text of which the end is missing is one too: looking for it again and again would take for ever.
 _TEXT_OR_MARK = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+"?|([\[{,])', re.DOTALL)
-# A run without an end would cost the matcher many times its length.
-_FORM_PARTS = re.compile(rb"((?:%[0-9A-Fa-f]{2}){1,256})|[^%]+|%")
 
 
 def document_of(body: bytes) -> object:
-    """Read JSON; None when it cannot be read, or when it holds too much."""
-    if not _is_small(body):
+    """Read JSON that nobody vouches for; None when it cannot be read, or when it holds too much."""
+    if not holds_at_most(MOST_VALUES, body):
         return None
     try:
         return json.loads(body)
@@ -41,23 +42,29 @@ def form_of(body: bytes) -> list[tuple[bytes, bytes]] | None:
 
 
 def unescaped(text: bytes) -> bytes:
-    """Read a part of a form, one escape after another: a list of all would be many times it."""
+    """Read a part of a form."""
     spaced = text.replace(b"+", b" ")
     if b"%" not in spaced:
         return spaced
     read = bytearray()
-    for part in _FORM_PARTS.finditer(spaced):
-        escapes = part[1]
-        read += bytes.fromhex(escapes.replace(b"%", b"").decode()) if escapes else part[0]
+    start = 0
+    while start < len(spaced):
+        end = start + _WINDOW
+        # Not in the middle of an escape.
+        escape = spaced.rfind(b"%", end - 2, end)
+        end = escape if escape >= 0 else end
+        read += unquote_to_bytes(spaced[start:end])
+        start = end
     return bytes(read)
 
 
-def _is_small(body: bytes) -> bool:
-    if sum(map(body.count, _MARKS)) <= MOST_VALUES:
+def holds_at_most(most: int, body: bytes) -> bool:
+    """Tell whether a body holds no more values than that, should it be JSON."""
+    if len(body) <= most or sum(map(body.count, _MARKS)) <= most:
         return True
     if b"\0" in body:
         # Not UTF-8, where a quotation mark may be half of another character.
         return False
     # What stands in a text begins nothing: a long one may hold more of them than any document.
     marks = (each for each in _TEXT_OR_MARK.finditer(body) if each.lastindex)
-    return next(islice(marks, MOST_VALUES, None), None) is None
+    return next(islice(marks, most, None), None) is None

@@ -8,12 +8,14 @@ from __future__ import annotations
 import json
 from dataclasses import dataclass
 from typing import Any
-from urllib.parse import parse_qs
 
-from reveille_webhook.domain.document import MOST_FIELDS
+from reveille_webhook.domain.document import MOST_FIELDS, form_of, holds_at_most
 from reveille_webhook.domain.json_syntax import is_json
 
 _LONGEST_NUMBER = 4000
+# More than any sender's event has; what has more is not read, whoever vouches for it.
+MOST_MEMBERS = 100_000
+_TOO_MUCH = f"the body holds more than {MOST_MEMBERS} values"
 FORM = "application/x-www-form-urlencoded"
 
 
@@ -43,7 +45,7 @@ def parse(
     """
     kind = content_type.partition(";")[0].strip().lower()
     if always_json or kind == "application/json" or kind.endswith("+json"):
-        return _json(body)
+        return _json(body, otherwise=_TOO_MUCH if always_json else "")
     # Where nobody says what it is, what looks like JSON is read as such, and nothing is broken.
     found = _json(body).document if holds_id or not kind else {}
     if kind == FORM and not found:
@@ -51,9 +53,12 @@ def parse(
     return Parsed(found)
 
 
-def _json(body: bytes) -> Parsed:
+def _json(body: bytes, otherwise: str = "") -> Parsed:
+    """Read JSON; `otherwise` is what is wrong with one that is not read, if anything is."""
     if not body.strip():
         return Parsed({}, "the body is empty")
+    if not holds_at_most(MOST_MEMBERS, body):
+        return Parsed({}, otherwise)
     try:
         # Finds UTF-8 with and without a byte order mark, UTF-16 and UTF-32.
         document = _decode(body.decode(json.detect_encoding(body), "surrogatepass"))
@@ -69,11 +74,12 @@ def _json(body: bytes) -> Parsed:
 
 
 def _form(body: bytes) -> Parsed:
-    text = body.decode("utf-8", "replace")
-    try:
-        fields = parse_qs(text, keep_blank_values=True, max_num_fields=MOST_FIELDS)
-    except ValueError:
+    fields = form_of(body)
+    if fields is None:
         return Parsed({}, f"the form has more than {MOST_FIELDS} fields")
-    if "payload" in fields:
-        return _json(fields["payload"][0].encode("utf-8", "surrogatepass"))
-    return Parsed({name: values[0] for name, values in fields.items()})
+    # Of fields of one name the first counts.
+    found = dict(reversed(fields))
+    if b"payload" in found:
+        return _json(found[b"payload"])
+    names = ((name.decode("utf-8", "replace"), value) for name, value in found.items())
+    return Parsed({name: value.decode("utf-8", "replace") for name, value in names})
