@@ -8,6 +8,7 @@ import grpc
 import pytest
 
 from reveille_cli.apis import AGENTS, AUTOPILOTS
+from reveille_cli.stack.record import own_version
 from reveille_runtime.errors import (
     Aborted,
     AlreadyExists,
@@ -284,3 +285,31 @@ def test_an_etag_is_no_change(desk: Desk) -> None:
     assert outcome.exit_code == 2
     assert "--run-timeout" in outcome.err
     assert "--etag" not in outcome.err
+
+
+def test_what_lies_within_an_option_is_called_by_it(desk: Desk) -> None:
+    refusal = InvalidArgument(
+        [FieldViolation("webhook.options.generic", "is not for it"), FieldViolation("x", "is new")]
+    )
+    update = ("triggers", "update", W, "--etag", "1", "--options", "{}")
+    create = ("triggers", "create-webhook", W, "--provider", "github", "--options", "{}")
+
+    for words, rpc in ((update, "UpdateTrigger"), (create, "CreateTrigger")):
+        outcome = desk.run(*words, answers=[Answer(AUTOPILOTS, rpc, refusal)])
+
+        assert outcome.err.splitlines()[1:] == ["  options.generic: is not for it", "  x: is new"]
+
+
+def test_an_option_of_a_hook_that_is_none_is_told_with_those_that_are(desk: Desk) -> None:
+    create = ("triggers", "create-webhook", W, "--provider", "github", "--options")
+
+    outcome = desk.run(*create, '{"generic": {"salt": 1}}')
+
+    assert outcome.exit_code == 2
+    assert outcome.err.startswith("error: options.generic: there is no 'salt'; there are header, ")
+
+
+def test_the_version_is_told_without_a_stack(desk: Desk) -> None:
+    outcome = desk.run("--version")
+
+    assert (outcome.exit_code, outcome.out) == (0, f"reveille {own_version()}\n")

@@ -6,7 +6,6 @@ import inspect
 import types
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import replace
 from enum import Enum, StrEnum
 from pathlib import Path
 from typing import Annotated, Any
@@ -184,12 +183,10 @@ def _was_given(value: Any) -> bool:
 
 def put_in_words(failure: Failure, noun: Noun, verb: Verb) -> None:
     """Make the refusal of a field speak of what was typed, and tell where ids are found."""
-    params = {param.field: param for param in verb.params if param.field}
-    failure.violations = tuple(
-        replace(each, label=params[each.field].label) if each.field in params else each
-        for each in failure.violations
-    )
-    fields = [each.field for each in failure.violations if each.field in params]
+    names = {param.field: param.label for param in verb.params if param.field}
+    # An update is judged by what it changes, which some refusals name without the thing.
+    failure.call(names | {path.removeprefix(f"{verb.mask}."): names[path] for path in names})
+    fields = [each.field for each in failure.violations if each.field in names]
     if failure.exit_code is not ExitCode.REFUSED or failure.hint or len(fields) != 1:
         return
     if fields[0] in _LISTED_BY:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import typer
 
@@ -56,6 +56,12 @@ class Failure(Exception):
         # What stands beside the error in JSON: it was made all the same, and shows only now.
         self.beside: dict[str, object] = {}
 
+    def call(self, names: Mapping[str, str]) -> None:
+        """Let a person read what was typed for a field, or for what lies within it."""
+        self.violations = tuple(
+            replace(each, label=_label(each.field, names)) for each in self.violations
+        )
+
     def document(self) -> dict[str, object]:
         """Return the error as `-o json` shows it."""
         error: dict[str, object] = {"reason": self.reason, "message": self.message}
@@ -84,6 +90,13 @@ class Failure(Exception):
         if self.hint:
             lines.append(self.hint)
         return lines
+
+
+def _label(field: str, names: Mapping[str, str]) -> str:
+    for path in sorted(names, key=len, reverse=True):
+        if field == path or field.startswith((f"{path}.", f"{path}[")):
+            return names[path] + field[len(path) :]
+    return ""
 
 
 def refused(field: str, message: str, *, reason: str = "invalid_field", hint: str = "") -> Failure:

@@ -86,7 +86,10 @@ def _with_numbers(read: Mapping[str, Any], message: Any, name: str) -> dict[str,
     values = dict(read)
     for key, value in read.items():
         field = message.fields_by_name.get(key) or message.fields_by_camelcase_name.get(key)
-        if field is None or field.is_repeated:
+        if field is None:
+            known = ", ".join(each.name for each in message.fields)
+            raise refused(name, f"there is no {key!r}; there are {known}")
+        if field.is_repeated:
             continue
         if field.enum_type is not None and not _is_spelled_out(value, field.enum_type):
             values[key] = _single(value, field, f"{name}.{key}")

@@ -24,6 +24,13 @@ CREDENTIAL_NOTE = "The hook's address is a credential, and it is shown only now.
 _ID = the("trigger_id", "The trigger.")
 _AUTOPILOT = the("autopilot_id", "The autopilot.", AUTOPILOT)
 _LABEL = Param("label", "A name for people.")
+# What people type for the fields of a webhook.
+_OPTIONS = {
+    "webhook.provider": "provider",
+    "webhook.event_filters": "event",
+    "webhook.max_body_bytes": "max_body_bytes",
+    "webhook.options": "options",
+}
 _DISABLED = Param("disabled", "Create it switched off.")
 
 
@@ -112,8 +119,12 @@ def create_webhook(
             assign(request, "webhook.max_body_bytes", max_body_bytes, "max_body_bytes")
         if hook_options is not None:
             _options(request.webhook, hook_options, "options")
-        listen(request.webhook, event or ())
-        response = client.call(AUTOPILOTS, "CreateTrigger", request)
+        listen(request.webhook, [each for each in event or () if each])
+        try:
+            response = client.call(AUTOPILOTS, "CreateTrigger", request)
+        except Failure as failure:
+            failure.call(_OPTIONS)
+            raise
         if secret:
             add_or_undo(client, response.trigger.trigger_id, secret, request_id)
         if not response.hook_url:
