@@ -408,3 +408,9 @@ def test_a_wake_says_one_thing_at_a_time(desk: Desk, more: tuple[str, ...], fiel
 
     assert outcome.exit_code == 2
     assert field in outcome.err
+
+
+def test_a_hook_without_a_secret_says_what_it_takes(desk: Desk) -> None:
+    outcome = desk.run(*CREATE, answers=[created(hook_url="http://gateway/hooks/awt_x")])
+
+    assert outcome.err.splitlines()[1].startswith("Without a signing secret it takes what is not")

@@ -111,6 +111,9 @@ def test_a_new_hook_has_its_secret_before_its_address_is_shown(apply: Any) -> No
     assert outcome.requests[-1].secret == SECRET.encode()
     assert "T / first: http://gateway/hooks/awt_first" in outcome.out
     assert "T / second: http://gateway/hooks/awt_second" in outcome.out
+    # The one that goes without is named.
+    assert "T / first: Without a signing secret" in outcome.err
+    assert "T / second: Without" not in outcome.err
     assert SECRET not in outcome.out + outcome.err
 
 

@@ -22,7 +22,7 @@ from reveille_cli.connection import Client
 from reveille_cli.exits import ExitCode
 from reveille_cli.failures import Failure, refused
 from reveille_cli.names import WORKSPACE_VARIABLE, find_workspace
-from reveille_cli.nouns.triggers import CREDENTIAL_NOTE
+from reveille_cli.nouns.triggers import CREDENTIAL_NOTE, UNSIGNED_NOTE
 from reveille_cli.options import DEFAULT_DIR, DEFAULT_OUTPUT, DataDirOption, OutputOption
 from reveille_cli.printer import Printer
 from reveille_cli.values import STDIN, read_file
@@ -69,7 +69,7 @@ def apply(
             raise
         finally:
             # Whatever ended it: an address that is not shown now is lost.
-            _show_hooks(carry_out.hooks, printer)
+            _show_hooks(carry_out.hooks, things, printer)
         done = [each for each in changes if each not in carry_out.idle]
         _end(printer, done, carry_out.hooks, dry_run=False)
 
@@ -149,12 +149,16 @@ def _short(value: Any) -> str:
     return text if len(text) <= _LONGEST else f"{text[:_LONGEST]}…"
 
 
-def _show_hooks(hooks: list[Hook], printer: Printer) -> None:
+def _show_hooks(hooks: list[Hook], things: list[Wanted], printer: Printer) -> None:
     if printer.as_json or not hooks:
         return
     for each in hooks:
         printer.text(f"{each.autopilot} / {each.trigger}: {each.hook_url or each.hook_path}")
     printer.note(CREDENTIAL_NOTE)
+    signed = {(each.parent, each.name) for each in things if each.secret}
+    for each in hooks:
+        if (each.autopilot, each.trigger) not in signed:
+            printer.note(f"{each.autopilot} / {each.trigger}: {UNSIGNED_NOTE}")
 
 
 def _end(printer: Printer, changes: list[Change], hooks: list[Hook], *, dry_run: bool) -> None:

@@ -21,6 +21,10 @@ from reveille_cli.printer import Printer
 from reveille_cli.values import assign, assign_json
 
 CREDENTIAL_NOTE = "The hook's address is a credential, and it is shown only now."
+UNSIGNED_NOTE = (
+    "Without a signing secret it takes what is not signed from whoever knows the address, or"
+    " nothing where its sender demands one: `reveille triggers secrets add`."
+)
 _ID = the("trigger_id", "The trigger.")
 _AUTOPILOT = the("autopilot_id", "The autopilot.", AUTOPILOT)
 _LABEL = Param("label", "A name for people.")
@@ -130,6 +134,8 @@ def create_webhook(
         if not response.hook_url:
             response.hook_url = client.hooks_url(response.hook_path)
         _show_hook(printer, response)
+        if not secret:
+            printer.note(UNSIGNED_NOTE)
 
 
 def _options(webhook: Any, text: str, name: str) -> None:
