@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from reveille_heartbeat.adapters.process import tail
@@ -100,6 +100,8 @@ async def test_a_secret_longer_than_a_piece_is_not_told_either(spool: Spool) -> 
     assert stored.data.decode() == "a" + "*" * len(HUGE) + "b"
 
 
+# Files and a loop for each example: how long that takes is the machine's matter.
+@settings(deadline=None)
 @given(
     st.lists(st.text("ab|", max_size=9) | st.sampled_from(SMALL) | st.text("xyz", max_size=5)),
     st.lists(st.integers(-1, 3), max_size=12),
