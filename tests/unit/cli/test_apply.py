@@ -21,7 +21,7 @@ from reveille_cli.failures import Failure
 EXAMPLE = Path(__file__).resolve().parents[3] / "examples" / "workspace.yaml"
 SECRET = "0123456789abcdef"
 HOOK = """\
-workspace: {name: W}
+workspace: {name: W, issuePrefix: WWW}
 agents: [{name: a, adapter: echo, config: {summary: Seen.}}]
 autopilots:
   - title: T
@@ -437,7 +437,8 @@ def test_a_secret_is_known_by_its_last_characters_not_bytes(
 
 
 def agent_with(env: str) -> list[Wanted]:
-    return read(f"workspace: {{name: W}}\nagents: [{{name: a, adapter: process, config: {env}}}]\n")
+    agent = f"{{name: a, adapter: process, config: {env}}}"
+    return read(f"workspace: {{name: W, issuePrefix: WWW}}\nagents: [{agent}]\n")
 
 
 def test_secrets_that_are_not_shown_are_sent_again_and_differ_only_where_the_rest_does() -> None:
@@ -492,3 +493,16 @@ def test_a_secret_as_an_export_shows_it_is_refused_where_there_is_no_such_agent(
 
     (refusal,) = raised.value.violations
     assert refusal.description.startswith("agent 'a': API_KEY is how a secret is shown")
+
+
+def test_a_new_thing_needs_what_one_that_is_there_may_leave_out() -> None:
+    things = read("workspace: {name: W}\nagents: [{name: a}]\n")
+
+    with pytest.raises(Failure) as raised:
+        plan(things, Standing())
+
+    assert [each.description for each in raised.value.violations] == [
+        "workspace 'W' is new: issuePrefix is missing",
+        "agent 'a' is new: adapter is missing",
+    ]
+    assert plan(things, as_made(things)) == []

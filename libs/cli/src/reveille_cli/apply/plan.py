@@ -25,6 +25,11 @@ _CONFIG = "adapter_config"
 # What stands for a secret of an agent.
 _MASKED = "********"
 _HINT = 4
+# What a new thing cannot do without, by path, as a file calls it.
+_NEEDED: Mapping[str, Mapping[str, str]] = {
+    "workspace": {"issue_prefix": "issuePrefix"},
+    "agent": {"adapter": "adapter"},
+}
 # What cannot be changed once a thing is there.
 _FIXED: Mapping[str, Sequence[str]] = {
     "workspace": ("issue_prefix",),
@@ -96,6 +101,7 @@ def make_plan(
         _check_references(wanted, things, standing, found)
         if current is None:
             _refuse_masks(wanted, found)
+            _require(wanted, found)
             changes.append(Change(Action.CREATE, wanted, None, _as_new(wanted)))
         else:
             _refuse_fixed(wanted, current, found)
@@ -206,6 +212,13 @@ def _check_references(
             found.add(
                 wanted.line, f"{wanted.kind.word} {wanted.name!r}: there is no {kind} {name!r}"
             )
+
+
+def _require(wanted: Wanted, found: Problems) -> None:
+    """Note what a thing that is there may leave out of the file, and a new one may not."""
+    for path, key in _NEEDED.get(wanted.kind.word, {}).items():
+        if path not in wanted.paths:
+            found.add(wanted.line, f"{wanted.kind.word} {wanted.name!r} is new: {key} is missing")
 
 
 def _refuse_masks(wanted: Wanted, found: Problems) -> None:
