@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from dataclasses import replace
 from typing import Any
-from uuid import uuid4
+from uuid import UUID, uuid4
 
 import pytest
 from tests.integration.heartbeat import executors
@@ -16,7 +16,7 @@ from reveille_heartbeat.domain.placing import MAX_JOINED, MAX_TOLD_BYTES
 from reveille_heartbeat.domain.queue import MAX_CLAIMED_BYTES
 from reveille_heartbeat.domain.reasons import Reason
 from reveille_heartbeat.domain.states import WakeupState
-from reveille_heartbeat.domain.values import Payload
+from reveille_heartbeat.domain.values import Payload, Wish
 from reveille_heartbeat.store.queries import Q
 from reveille_heartbeat.usecases.runs.loaded import Words, load
 from reveille_runtime.lockorder import Level, LockOrder
@@ -45,6 +45,41 @@ async def test_what_joins_a_queued_wake_is_told_with_it(desk: Desk) -> None:
     assert merged.coalesced_count == 5
     assert merged.context == {"comment_reason": "issue_commented"}
     assert await desk.runs() == 1
+
+
+@pytest.mark.parametrize("at_once", [True, False])
+async def test_of_two_decisions_each_is_told_with_its_own_wake(desk: Desk, at_once: bool) -> None:
+    agent = await desk.agent()
+    issue = await desk.issue(agent)
+
+    def decision(about: UUID | None, status: str) -> Wish:
+        context = {"approval": {"status": status}}
+        return desk.wish(agent, about, wake_reason=f"approval_{status}", context=context)
+
+    wishes = [
+        decision(issue, "approved"),
+        decision(issue, "rejected"),
+        # And one that joins a wake which brings none.
+        desk.wish(agent),
+        decision(None, "revision_requested"),
+    ]
+    if at_once:
+        await desk.wake(*wishes)
+    else:
+        for each in wishes:
+            await desk.one(each)
+    claim = await executors.claimer(desk.database, 0)
+
+    claimed = await claim(5)
+    assert len(claimed) == 2
+    told = [each.wakeup for each in claimed]
+    told += [joined.wakeup for each in claimed for joined in each.words.joined]
+    assert {each.wake_reason: each.context.get("approval", {}).get("status") for each in told} == {
+        "robot_wants": "revision_requested",
+        "approval_approved": "approved",
+        "approval_rejected": "rejected",
+        "approval_revision_requested": "revision_requested",
+    }
 
 
 async def test_what_joins_in_the_same_batch_is_told_with_it(desk: Desk) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 
 import pytest
 from tests.unit.heartbeat.made import AGENT, ISSUE, RUN, WAKEUP
@@ -33,7 +34,7 @@ def test_a_body_is_shown_as_what_it_is(body: bytes, shown: dict[str, object]) ->
         payload=Payload("text/x", b"", "", {"event": "push"}),
         body=body,
         body_path="/spool/body",
-        joined=[Joined(WAKEUP, "also", Payload())],
+        joined=[Joined(replace(WAKEUP, context={"approval": {}}), "also", Payload())],
     )
     # Written and read again: also what no text file could hold as it is.
     read = json.loads(dump(document))
@@ -43,7 +44,9 @@ def test_a_body_is_shown_as_what_it_is(body: bytes, shown: dict[str, object]) ->
     assert read["issue"]["identifier"] == "ABC-1"
     assert read["context"]["occurrence_key"] == "webhook:1"
     assert read["trace"]["traceparent"] == RUN.agent_carrier["traceparent"]
-    assert [each["prompt"] for each in read["joined"]] == ["also"]
+    assert [(each["prompt"], each["notes"]) for each in read["joined"]] == [
+        ("also", {"approval": {}})
+    ]
     assert read["payload_file"] == "/spool/body"
     assert read["left_out"] == {"joined": 0, "comments": 0}
 

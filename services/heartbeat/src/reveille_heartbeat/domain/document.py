@@ -78,6 +78,7 @@ def build(
                 "reason": each.wakeup.wake_reason,
                 "title": each.wakeup.title,
                 "prompt": each.prompt,
+                "notes": dict(each.wakeup.context),
                 "payload": _payload(each.payload, each.payload.body),
             }
             for each in joined

@@ -12,6 +12,7 @@ from reveille_heartbeat.domain.placing import OpenWake, Stage, Surroundings, byt
 from reveille_heartbeat.domain.reasons import Reason
 from reveille_heartbeat.domain.states import WakeupState
 from reveille_heartbeat.domain.values import Carrier, Wish
+from reveille_heartbeat.domain.wakes import APPROVAL
 from reveille_heartbeat.store.queries import Q
 from reveille_heartbeat.usecases.wakeups.deciding import Decider
 from reveille_heartbeat.usecases.wakeups.known_wishes import (
@@ -54,7 +55,11 @@ class _Merge:
         self.told_bytes += bytes_told(wish, facts, self.comment_ids)
         self.comment_ids += [one for one in wish.comment_ids if one not in self.comment_ids]
         self.fresh_session = self.fresh_session or wish.fresh_session
+        decision = self.context.get(APPROVAL)
         self.context.update(wish.context)
+        if decision is not None:
+            # It is what the wake's own reason tells of; one that joins stays with the one it is of.
+            self.context[APPROVAL] = decision
         if each.hurry and each.joined is not None:
             self.hurry = each.joined.run_id
 
