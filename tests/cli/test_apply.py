@@ -32,6 +32,7 @@ autopilots:
 AWAY = Unavailable("DEPENDENCY_UNAVAILABLE", "the gateway is away")
 CHECKED = Answer(ENDPOINTS, "CheckEndpoint", endpoint_pb.CheckEndpointResponse())
 SENT = "the key of today"
+W = "0197f3a0-0000-7000-8000-000000000001"
 
 
 def standing(*triggers: autopilot_pb2.Trigger) -> list[Answer]:
@@ -45,7 +46,7 @@ def standing(*triggers: autopilot_pb2.Trigger) -> list[Answer]:
         execution_mode=autopilot_pb2.EXECUTION_MODE_RUN_ONLY,
         prompt="Look.",
     )
-    workspace = workspace_service_pb2.Workspace(workspace_id="w1", name="W")
+    workspace = workspace_service_pb2.Workspace(workspace_id=W, name="W")
     return [
         Answer(
             WORKSPACES,
@@ -257,3 +258,18 @@ def test_a_moment_that_has_passed_is_refused_before_anything_is_done(
     assert outcome.exit_code == 2
     assert outcome.json["error"]["field"].endswith("w.yaml:9")
     assert "at must lie in the future" in outcome.json["error"]["message"]
+
+
+def test_an_export_says_how_many_triggers_no_file_can_name(desk: Desk) -> None:
+    rest = standing(hook("first"), hook(""), hook(""))[1:]
+    found = standing()[0]
+    assert isinstance(found.reply, workspace_service_pb2.ListWorkspacesResponse)
+    one = workspace_service_pb2.GetWorkspaceResponse(workspace=found.reply.workspaces[0])
+
+    outcome = desk.run(
+        *("export", "-w", W),
+        answers=[Answer(WORKSPACES, "GetWorkspace", one), found, *rest],
+    )
+
+    assert "label: first" in outcome.out
+    assert outcome.err.startswith("2 triggers without a label were left out")

@@ -21,8 +21,8 @@ class Standing:
 
     workspace_id: str = ""
     things: dict[Key, Any] = field(default_factory=dict)
-    # The hints of the live signing secrets, by trigger id.
-    hints: dict[str, set[str]] = field(default_factory=dict)
+    # How many triggers have no label, so that no file can name them.
+    unnamed: int = 0
 
     def id_of(self, kind: str, name: str) -> str:
         """Give the id of an agent; empty when there is none of that name."""
@@ -74,6 +74,8 @@ def _read_triggers(client: Client, found: Standing, rule: Any) -> None:
     ):
         if each.label:
             _keep(found, ("trigger", rule.title, each.label), each)
+        else:
+            found.unnamed += 1
 
 
 def read_hints(client: Client, trigger_id: str) -> set[str]:

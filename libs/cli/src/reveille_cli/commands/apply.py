@@ -101,6 +101,11 @@ def export(
             document, Dumper=_Dumper, sort_keys=False, allow_unicode=True
         ).splitlines():
             printer.text(line)
+        if standing.unnamed:
+            printer.note(
+                f"{standing.unnamed} triggers without a label were left out: `reveille triggers"
+                " update TRIGGER --label LABEL` gives them one."
+            )
 
 
 class _Dumper(yaml.SafeDumper):
