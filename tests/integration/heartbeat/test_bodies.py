@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
+import asyncpg
 import pytest
 from tests.integration.heartbeat.conftest import Stage
 from tests.integration.heartbeat.kit import ANSWER, World, marker, ran
@@ -135,6 +136,32 @@ async def test_a_body_that_is_gone_is_a_failed_set_up(
     assert wakeup.state == wakeup_pb2.WAKEUP_STATE_FAILED
     assert wakeup.reason == reason_pb2.REASON_SETUP_FAILED
     assert "no such delivery" in wakeup.message
+
+
+async def test_a_gateway_that_is_away_for_longer_than_an_agent_may_be_silent_is_waited_for(
+    stage: Stage, gateway: tuple[Gateway, str], rows: asyncpg.Connection[asyncpg.Record]
+) -> None:
+    there, address = gateway
+    service = await stage.start(webhook_target=address)
+    world = World(service.client, stage.folder)
+    await world.put()
+    delivery = str(uuid4())
+    there.bodies[delivery], there.away = b"{}", 1_000_000
+    agent = await world.script(ANSWER, idle_timeout={"seconds": 2})
+    result = await world.wake(agent, "webhook:1", payload=wakeup_pb2.Payload(delivery_id=delivery))
+
+    async def long_enough() -> bool:
+        query = "SELECT clock() - started_at > interval '5 s' FROM runs"
+        return bool(await rows.fetchval(query))
+
+    await eventually(long_enough, "it has waited")
+    there.away = 0
+    wakeup = await world.settled(result.wakeup_id)
+    assert wakeup.state == wakeup_pb2.WAKEUP_STATE_COMPLETED
+    told = await rows.fetch("SELECT message FROM run_events WHERE type = 'run.payload_awaited'")
+    assert [row["message"] for row in told] == [
+        "the gateway cannot give the payload now, and is asked again: not now"
+    ]
 
 
 async def test_a_run_that_waits_for_its_body_can_be_cancelled(

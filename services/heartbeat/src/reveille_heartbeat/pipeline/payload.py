@@ -11,6 +11,7 @@ from reveille_heartbeat.pipeline.context import Parts, RunContext, SetupFailed
 from reveille_runtime.backoff import Backoff
 from reveille_runtime.crash import crash_point
 from reveille_runtime.errors import DomainError, ResourceExhausted, Unavailable
+from reveille_runtime.sqlstate import is_transient
 
 # Bytes that are worth a thread of their own; less is written sooner than one is woken.
 _LARGE = 262_144
@@ -57,7 +58,8 @@ async def payload(context: RunContext, parts: Parts) -> None:
 async def _body(context: RunContext, parts: Parts, payload: Payload) -> bytes:
     """Give the body, from the gateway if it was too large to travel.
 
-    A gateway that is away is asked again until the attempt is to end.
+    A gateway that is away is asked again until the attempt is to end. Until then its silence is not
+    the agent's, which has not begun.
     """
     if payload.body or not payload.delivery_id:
         return payload.body
@@ -66,15 +68,39 @@ async def _body(context: RunContext, parts: Parts, payload: Payload) -> bytes:
         context.held.check()
         try:
             return await parts.fetch_body(payload.delivery_id)
-        except (Unavailable, ResourceExhausted):
+        except (Unavailable, ResourceExhausted) as error:
             attempt += 1
+            await _tell_of_waiting(context, parts, attempt, error)
         except DomainError as error:
             raise SetupFailed(
                 f"the body of delivery {payload.delivery_id} cannot be had: {error.message}"
             ) from error
         try:
-            async with asyncio.timeout(_AGAIN.delay(attempt, context.run_id)):
+            async with asyncio.timeout(_pause(context, attempt)):
                 await context.stop.wait()
         except TimeoutError:
             continue
         raise SetupFailed("the attempt was ended before its payload could be had")
+
+
+async def _tell_of_waiting(
+    context: RunContext, parts: Parts, attempt: int, error: DomainError
+) -> None:
+    """Bring a sign of life, and the first time say why; what fails is made good by the next."""
+    try:
+        await parts.signs.heard(context.lease, 0.0)
+        if attempt == 1:
+            message = (
+                f"the gateway cannot give the payload now, and is asked again: {error.message}"
+            )
+            await parts.words.event(context.lease, "run.payload_awaited", message, {})
+    except Exception as trouble:
+        if not is_transient(trouble):
+            raise
+
+
+def _pause(context: RunContext, attempt: int) -> float:
+    """Give the time until the gateway is asked again, and a sign of life brought."""
+    pause = _AGAIN.delay(attempt, context.run_id)
+    idle = context.loaded.agent.idle_timeout.total_seconds()
+    return min(pause, idle / 3) if idle > 0 else pause
