@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections.abc import Collection, Sequence
 from uuid import UUID
 
@@ -215,6 +216,28 @@ async def test_rounds_that_hang_leave_a_short_lease_time_for_another(
         assert await keeper.tick() is True
         clock.now += 9
         held.check()
+
+
+async def test_a_renewal_that_hears_nothing_holds_nobody_up(rows: Rows) -> None:
+    """A pool waits for its server also when the caller has gone; the work stops all the same."""
+    over = asyncio.Event()
+
+    async def deaf(leases: Sequence[Lease]) -> Collection[UUID]:
+        while not over.is_set():
+            with contextlib.suppress(asyncio.CancelledError):
+                await over.wait()
+        return ()
+
+    keeper = LeaseKeeper(deaf, duration=0.06, interval=0.02)
+    async with keeper.hold(rows.claim()) as held:
+        loop = asyncio.create_task(keeper.run())
+        try:
+            with pytest.raises(LeaseLost):
+                async with asyncio.timeout(5):
+                    await held.guard(asyncio.Event().wait())
+        finally:
+            over.set()
+            loop.cancel()
 
 
 async def test_guarded_work_is_stopped_and_cleaned_up_when_the_lease_is_lost(

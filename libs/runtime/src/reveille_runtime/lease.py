@@ -130,6 +130,8 @@ class LeaseKeeper:
         self._renew = renew
         self._monotonic = monotonic
         self._held: dict[UUID, Held] = {}
+        # Renewals that were given up and have not ended yet.
+        self._left: set[asyncio.Future[Collection[UUID]]] = set()
         # Set when a lease is taken that cannot wait for the round that is planned.
         self._sooner = asyncio.Event()
         self._last_success: float | None = None
@@ -204,8 +206,7 @@ class LeaseKeeper:
         asked = self.now()
         round_of = list(self._held.values())
         try:
-            async with asyncio.timeout(self._patience()):
-                renewed = frozenset(await self._renew([held.lease for held in round_of]))
+            renewed = frozenset(await self._in_time([held.lease for held in round_of]))
         except Exception as error:  # noqa: BLE001 - any failure means "not renewed"
             self._last_failure = self.now()
             self._healthy = False
@@ -229,6 +230,26 @@ class LeaseKeeper:
     def _rhythm(self) -> float:
         """How often to renew now: at least three times in the life of the shortest lease."""
         return min([self.interval, *(held.duration / 3 for held in self._held.values())])
+
+    async def _in_time(self, leases: Sequence[Lease]) -> Collection[UUID]:
+        """Renew, or give up in time: a renewal that does not even hear that is left behind."""
+        renewing = asyncio.ensure_future(self._renew(leases))
+        try:
+            await asyncio.wait({renewing}, timeout=self._patience())
+        finally:
+            if not renewing.done():
+                renewing.cancel()
+                self._left.add(renewing)
+                renewing.add_done_callback(self._forget_left)
+        if not renewing.done():
+            raise TimeoutError
+        return renewing.result()
+
+    def _forget_left(self, renewing: asyncio.Future[Collection[UUID]]) -> None:
+        self._left.discard(renewing)
+        if not renewing.cancelled():
+            # Looked at, so that nobody reports an error that came too late to matter.
+            renewing.exception()
 
     def _patience(self) -> float:
         """How long a round may take: one that hangs must leave a lease time for another."""
