@@ -236,6 +236,68 @@ async def test_components_start_in_order_and_stop_in_reverse() -> None:
     assert notes == ["+a", "+b", "+c", "-c", "-b", "-a"]
 
 
+class Deaf:
+    """A component that hears no stop, and of cancellations only what it is told to."""
+
+    def __init__(self, name: str, *, cancellable: bool) -> None:
+        self.name = name
+        self.over = asyncio.Event()
+        self.at_work = asyncio.Event()
+        self._cancellable = cancellable
+
+    async def run(self) -> None:
+        self.at_work.set()
+        while not self.over.is_set():
+            try:
+                await self.over.wait()
+            except asyncio.CancelledError:
+                if self._cancellable:
+                    raise
+
+    async def stop(self) -> None:
+        pass
+
+
+async def test_all_components_share_the_time_of_their_stop() -> None:
+    """A stop is given so much time in all; whoever takes more is killed, with all that follows."""
+    supervisor = Supervisor()
+    components = [Deaf(name, cancellable=True) for name in ("a", "b", "c", "d")]
+    for component in components:
+        supervisor.add(component)
+    await supervisor.start()
+    for component in components:
+        await component.at_work.wait()
+    clock = asyncio.get_running_loop()
+    began = clock.time()
+
+    with capture_logs() as logged:
+        await supervisor.stop(grace=1.0)
+
+    assert clock.time() - began < 3.0
+    assert sorted(entry["component"] for entry in logged) == ["a", "b", "c", "d"]
+
+
+async def test_one_that_does_not_even_hear_its_cancellation_is_left_behind(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(lifecycle, "_MOMENT", 0.01)
+    notes: list[str] = []
+    deaf = Deaf("deaf", cancellable=False)
+    supervisor = Supervisor()
+    supervisor.add(Noted("first", notes))
+    supervisor.add(deaf)
+    await supervisor.start()
+    await deaf.at_work.wait()
+
+    with capture_logs():
+        stopping = asyncio.create_task(supervisor.stop(grace=0.01))
+        await asyncio.wait({stopping}, timeout=5)
+    deaf.over.set()
+
+    assert stopping.done()
+    assert notes == ["+first", "-first"]
+
+
 async def test_a_supervisor_stops_before_its_start_and_stays_stopped() -> None:
     notes: list[str] = []
     supervisor = Supervisor()
@@ -296,6 +358,26 @@ async def test_a_component_that_just_returns_counts_as_dead() -> None:
         await supervisor.start()
         assert await health.get() is False
         await supervisor.stop()
+
+
+@pytest.mark.usefixtures("impatient")
+async def test_a_cancellation_that_nobody_asked_for_counts_as_death() -> None:
+    health: asyncio.Queue[bool] = asyncio.Queue()
+    foreign: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+    foreign.cancel()
+
+    async def step() -> None:
+        await foreign
+
+    supervisor = Supervisor(health.put)
+    supervisor.add(Loop("claims", step, interval=FAR))
+
+    with capture_logs() as logged:
+        await supervisor.start()
+        assert await health.get() is False
+        await supervisor.stop()
+
+    assert logged[0]["action"] == "component.crashed"
 
 
 async def test_a_component_runs_in_nobodys_name() -> None:

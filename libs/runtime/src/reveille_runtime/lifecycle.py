@@ -22,6 +22,7 @@ _log = logs.get_logger(__name__)
 _BACKOFF = Backoff(first=0.2, longest=30.0, jitter=0.5)
 # A restarted component counts as well again after this long.
 STABLE_AFTER = 5.0
+_MOMENT = 0.5
 
 
 class Wakeable(Protocol):
@@ -232,23 +233,30 @@ class Supervisor:
             self._launch(component)
 
     async def stop(self, grace: float = 10.0) -> None:
-        """Stop in reverse order; a component that needs longer than `grace` is cancelled."""
+        """Stop in reverse order, all within `grace`; what still runs by then is cancelled."""
         self._stopping.set()
+        loop = asyncio.get_running_loop()
+        over = loop.time() + grace
+        late: set[asyncio.Task[None]] = set()
         for component in reversed(self._components):
             task = self._running.pop(component.name, None)
             await component.stop()
-            if task is None:
-                continue
-            await asyncio.wait({task}, timeout=grace)
-            if not task.done():
-                _log.warning(
-                    "A component did not stop in time; cancelling it.",
-                    action="component.stop_timeout",
-                    component=component.name,
-                )
-                task.cancel()
-            with contextlib.suppress(asyncio.CancelledError):
-                await task
+            if task is not None:
+                _, running = await asyncio.wait({task}, timeout=max(0.0, over - loop.time()))
+                late |= running
+        if late:
+            # Those that were asked when the time was up already need but a moment.
+            _, late = await asyncio.wait(late, timeout=_MOMENT)
+        for task in late:
+            _log.warning(
+                "A component did not stop in time; cancelling it.",
+                action="component.stop_timeout",
+                component=task.get_name(),
+            )
+            task.cancel()
+        if late:
+            # Not for ever: who waits for a database that is silent ends when its pool is closed.
+            await asyncio.wait(late, timeout=_MOMENT)
 
     def _launch(self, component: Component) -> None:
         self._running[component.name] = asyncio.get_running_loop().create_task(
@@ -263,7 +271,13 @@ class Supervisor:
             well = loop.call_later(self._stable_after, self._recovered, component.name)
             try:
                 await component.run()
-                error: Exception | None = None
+                error: BaseException | None = None
+            except asyncio.CancelledError as raised:
+                task = asyncio.current_task()
+                if task is None or task.cancelling():
+                    raise
+                # Not ours: something that it waited for was cancelled by somebody else.
+                error = raised
             except Exception as raised:  # noqa: BLE001 (whatever it was, it is restarted)
                 error = raised
             finally:
