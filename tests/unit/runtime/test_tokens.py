@@ -216,6 +216,14 @@ def test_the_service_token_is_renewed_at_half_of_its_life(heartbeat: Issuer) -> 
     assert heartbeat.minter.service_token(now=NOW + 1800) != first
 
 
+def test_a_clock_that_is_set_back_makes_a_new_service_token(
+    heartbeat: Issuer, verifier: TokenVerifier
+) -> None:
+    heartbeat.minter.service_token(now=NOW + 3600)
+
+    assert verifier.verify(heartbeat.minter.service_token(now=NOW), now=NOW).subject == "heartbeat"
+
+
 def test_a_key_file_is_private_and_never_overwritten(tmp_path: Path, operator: Issuer) -> None:
     assert stat.S_IMODE(operator.path.stat().st_mode) == 0o600
     assert trusted_key_of(operator.path, "operator") == operator.key

@@ -131,7 +131,7 @@ class TokenMinter:
         self._kid = _trusted(self._key, issuer).kid
         self.issuer = issuer
         self._service_token = ""
-        self._service_token_until = 0.0
+        self._service_token_since = self._service_token_until = 0.0
 
     def mint(
         self,
@@ -169,10 +169,14 @@ class TokenMinter:
         return jwt.encode(claims, self._key, algorithm=ALGORITHM, headers={"kid": self._kid})
 
     def service_token(self, *, now: float | None = None) -> str:
-        """Return this service's own token, made anew once half of its life is over."""
+        """Return this service's own token, made anew once half of its life is over.
+
+        Also when the clock was set back: nobody takes a token from the future.
+        """
         moment = time.time() if now is None else now
-        if not moment < self._service_token_until:
+        if not self._service_token_since <= moment < self._service_token_until:
             self._service_token = self.mint(CallerKind.SERVICE, self.issuer, now=moment)
+            self._service_token_since = moment
             self._service_token_until = moment + DEFAULT_LIFETIME / 2
         return self._service_token
 
