@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import signal
 import socket
 import threading
@@ -74,6 +75,28 @@ def test_one_process_can_be_killed_and_started_with_other_settings(two: Place) -
         assert supervisor.not_ready() == []
     assert not supervisor.any_failed()
     assert heard.failures == {}
+
+
+def test_a_disk_that_takes_no_more_ends_no_watch(two: Place) -> None:
+    heard = Recorder()
+    supervisor = two.supervisor(heard)
+    supervisor.start()
+    back = supervisor.process("back")
+    # No file can take this place any more.
+    two.data_dir.record.unlink()
+    two.data_dir.record.mkdir()
+    try:
+        os.kill(back.status().pid or 0, signal.SIGKILL)
+        assert back.wait_exit(20) == -signal.SIGKILL
+        assert "back" in heard.failures
+
+        supervisor.stop()
+    finally:
+        two.data_dir.record.rmdir()
+
+    assert two.data_dir.log("front").read_text().endswith("drained\n")
+    assert supervisor.process("front").state is ProcessState.STOPPED
+    assert f"cannot write {two.data_dir.record}: Is a directory" in heard.notes
 
 
 def test_a_job_that_fails_ends_the_start_with_its_words(two: Place) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import os
 from dataclasses import replace
@@ -9,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from reveille_cli.stack.background import _EventListener
 from reveille_cli.stack.datadir import DataDir
 from reveille_cli.stack.errors import RecordDamaged
 from reveille_cli.stack.listener import LogListener
@@ -134,3 +136,19 @@ def test_options_go_to_another_process_and_back() -> None:
         compose_file=Path("/a/b.yml"), data_dir=Path("/c"), free_ports=True, scale={"x": 2}
     )
     assert StackOptions.read(json.loads(json.dumps(options.as_json()))) == options
+
+
+def test_a_log_on_a_full_disk_loses_lines_and_nothing_else(
+    data_dir: DataDir, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    heard = io.StringIO()
+    listener = _EventListener(heard, data_dir)
+    monkeypatch.setattr(data_dir.__class__, "begin_log", lambda *_: Path("/dev/full"))
+    before = os.dup(2)
+    try:
+        listener.note("stopping")
+    finally:
+        os.dup2(before, 2)
+        os.close(before)
+
+    assert json.loads(heard.getvalue()) == {"kind": "note", "text": "stopping"}

@@ -14,6 +14,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import IO, Any
 
@@ -102,7 +103,9 @@ class _EventListener(Listener):
             descriptor = os.open(log, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
             os.dup2(descriptor, sys.stderr.fileno())
             os.close(descriptor)
-        print(line, file=sys.stderr, flush=True)  # noqa: T201
+        # On a full disk the line is lost; who watches a process goes on.
+        with suppress(OSError):
+            print(line, file=sys.stderr, flush=True)  # noqa: T201
 
 
 def start_in_background(options: StackOptions, listener: Listener) -> list[ProcessStatus]:

@@ -306,15 +306,22 @@ class Supervisor:
 
     def _write_last(self) -> None:
         self._phase = Phase.STOPPED
-        self._write_down()
+        self._try_to_write_down()
         self.data_dir.endpoints.unlink(missing_ok=True)
 
     def _on_change(self, status: ProcessStatus) -> None:
-        self._write_down()
+        self._try_to_write_down()
         self._listener.changed(status)
         process = self._processes[status.name]
         if status.state is ProcessState.EXITED and process.failed:
             self._listener.failed(status, process.tail())
+
+    def _try_to_write_down(self) -> None:
+        """Write it down, or say why not: a full disk must not end the watch over a process."""
+        try:
+            self._write_down()
+        except OSError as error:
+            self._listener.note(f"cannot write {self.data_dir.record}: {error.strerror}")
 
     def _write_down(self) -> None:
         # Always the newest state of all, so it does not matter in which order threads come here.
