@@ -129,6 +129,12 @@ def test_a_container_can_do_little(service: str) -> None:
     assert body["pids_limit"]
 
 
+def test_no_log_grows_for_ever() -> None:
+    """Docker's own default keeps everything; this driver rotates by itself."""
+    for name, body in document()["services"].items():
+        assert body["logging"] == {"driver": "local"}, name
+
+
 def test_names_versions_and_ports_are_fixed_and_local() -> None:
     for name, body in document()["services"].items():
         assert "container_name" not in body
