@@ -88,6 +88,14 @@ def test_all_problems_come_at_once(
 
 
 @pytest.mark.parametrize(
+    "url", ["postgresql://a:secret@b/c", "postgresql://a@b/c?sslmode=require&password=secret"]
+)
+def test_a_url_holds_no_password(url: str) -> None:
+    with pytest.raises(ValidationError, match="must not hold a password"):
+        DatabaseSettings(url=url)
+
+
+@pytest.mark.parametrize(
     "url", ["mysql://a@b/c", "postgresql:///reveille", "postgresql://127.0.0.1/x", "nonsense"]
 )
 def test_a_url_names_role_server_and_database(url: str) -> None:

@@ -30,6 +30,7 @@ from reveille_runtime.sqlstate import (
         (asyncpg.QueryCanceledError("x"), False, True, False),
         (asyncpg.TooManyConnectionsError("x"), False, True, False),
         (asyncpg.LockNotAvailableError("x"), False, True, False),
+        (asyncpg.ReadOnlySQLTransactionError("x"), False, True, False),
         (asyncpg.InterfaceError("connection is closed"), False, True, False),
         (asyncpg.InternalClientError("another operation is in progress"), False, True, False),
         (ConnectionRefusedError("x"), False, True, False),

@@ -7,7 +7,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, ClassVar, Literal, TypeVar
-from urllib.parse import urlsplit
+from urllib.parse import parse_qsl, urlsplit
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, FilePath, ValidationError
 from pydantic_settings import BaseSettings, SettingsConfigDict
@@ -23,7 +23,7 @@ def _database_url(value: str) -> str:
         raise ValueError("must look like postgresql://role@host:port/database")
     if not parts.username or not parts.path.strip("/"):
         raise ValueError("must name a role and a database: postgresql://role@host:port/database")
-    if parts.password:
+    if parts.password or "password" in dict(parse_qsl(parts.query)):
         raise ValueError("must not hold a password: put it into a file and name that file")
     return value
 
@@ -59,6 +59,9 @@ class DatabaseSettings(BaseModel):
     pool_max: int = Field(default=10, ge=1)
     statement_cache: int = Field(default=100, ge=0)
     acquire_timeout: float = Field(default=10.0, gt=0)
+    # A little longer than the server itself lets a statement of ours take: what lasts longer
+    # waits for a server that is gone.
+    command_timeout: float = Field(default=35.0, gt=0)
     application_name: str = "reveille"
     clock_offset: float = 0.0
 

@@ -195,17 +195,23 @@ class Database:
 
     @contextlib.asynccontextmanager
     async def _acquire(self) -> AsyncIterator[asyncpg.pool.PoolConnectionProxy[asyncpg.Record]]:
-        if self._pool is None:
+        pool = self._pool
+        if pool is None:
             raise asyncpg.InterfaceError("the database is not connected")
         asked = time.time_ns()
         # What is there at once needs no timer.
-        timeout = None if self._pool.get_idle_size() else self.settings.acquire_timeout
-        async with self._pool.acquire(timeout=timeout) as connection:
+        timeout = None if pool.get_idle_size() else self.settings.acquire_timeout
+        async with pool.acquire(timeout=timeout) as connection:
             if self._observer is not None:
                 self._observer.waited(asked)
             if self._clock_offset or self._offsets:
                 await self._apply_clock(connection)
-            yield connection
+            try:
+                yield connection
+            except asyncpg.ReadOnlySQLTransactionError:
+                # A failover that broke no connection: only new ones find the server that writes.
+                await pool.expire_connections()
+                raise
 
     async def _apply_clock(
         self, connection: asyncpg.pool.PoolConnectionProxy[asyncpg.Record]
@@ -234,6 +240,8 @@ class Database:
             min_size=1,
             max_size=settings.pool_max,
             statement_cache_size=settings.statement_cache,
+            # Nobody else ends the wait for a host that vanished: its own limits went with it.
+            command_timeout=settings.command_timeout,
             server_settings={"application_name": settings.application_name},
             init=self._prepare,
             reset=_leave_as_is,

@@ -9,9 +9,10 @@ import ssl
 import asyncpg
 
 # Class 40 rolled back (serialization, deadlock), 08 connection, 57 operator intervention,
-# 53 out of connections or memory; 55P03 is our own lock_timeout.
+# 53 out of connections or memory; 55P03 is our own lock_timeout; 25006 a server that became a
+# standby, or stopped writing for want of space.
 _TRANSIENT_CLASSES = frozenset({"40", "08", "57", "53"})
-_TRANSIENT_STATES = frozenset({"55P03"})
+_TRANSIENT_STATES = frozenset({"55P03", "25006"})
 # 22 the value cannot be stored, 23 a constraint forbids it.
 _BAD_DATA_CLASSES = frozenset({"22", "23"})
 # ENOENT: the socket of a server that is down has no file; EMFILE, ENFILE: no descriptor is left for
