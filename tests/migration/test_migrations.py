@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import os
 import re
 import subprocess
@@ -170,6 +171,35 @@ async def test_a_migration_gives_up_on_a_lock_that_is_held(
     assert await version(await scratch.admin(), SCRATCH) == "0002_more"
 
 
+async def test_a_server_without_a_free_connection_is_waited_for(
+    postgres_cluster: TestCluster, scratch: TestDatabase
+) -> None:
+    """The replicas of the release before are still there, and may hold them all."""
+    said = asyncio.Event()
+
+    class Listener(logging.Handler):
+        def emit(self, record: logging.LogRecord) -> None:
+            if "the database does not answer yet" in record.getMessage():
+                said.set()
+
+    listener = Listener()
+    logger = logging.getLogger("reveille_runtime.migrate")
+    admin = await scratch.admin()
+    await admin.execute(f"ALTER DATABASE {scratch.name} CONNECTION LIMIT 0")
+    logger.addHandler(listener)
+    settings = migrate_settings(postgres_cluster, scratch.name)
+    migrating = asyncio.create_task(migrate_schema(settings, SCRATCH))
+    heard = asyncio.create_task(said.wait())
+    try:
+        await asyncio.wait({migrating, heard}, return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        heard.cancel()
+        logger.removeHandler(listener)
+        await admin.execute(f"ALTER DATABASE {scratch.name} CONNECTION LIMIT -1")
+
+    await migrating
+
+
 async def test_a_service_tells_whether_its_schema_is_ready(
     postgres_cluster: TestCluster, database: TestDatabase
 ) -> None:
@@ -225,6 +255,13 @@ async def test_the_job_says_what_is_wrong(
     assert refused.returncode == 1
     assert "password authentication failed" in refused.stderr
     assert "Traceback" not in refused.stderr
+
+    migrator = await run_job(
+        environment | {"REVEILLE_MIGRATOR_DATABASE_PASSWORD_FILE": str(tmp_path / "wrong")}
+    )
+    assert migrator.returncode == 1
+    assert "failed: InvalidPasswordError: password authentication failed" in migrator.stderr
+    assert "Traceback" not in migrator.stderr
 
     absent = await run_job(
         environment

@@ -18,6 +18,7 @@ from alembic.config import Config
 from pydantic import DirectoryPath, Field, FilePath
 from pydantic_settings import BaseSettings, SettingsConfigDict
 from sqlalchemy import Connection, text
+from sqlalchemy.exc import DBAPIError
 from sqlalchemy.ext.asyncio import create_async_engine
 from sqlalchemy.pool import NullPool
 
@@ -26,6 +27,7 @@ from reveille_runtime.db import describe
 from reveille_runtime.migrations.env import VERSION_TABLE
 from reveille_runtime.roles import MIGRATOR, apply_roles
 from reveille_runtime.schemas import Schema, SchemaNotReady, discover_schemas
+from reveille_runtime.sqlstate import is_transient
 
 _log = logging.getLogger("reveille_runtime.migrate")
 _DDL_LOCK_TIMEOUT = "5s"
@@ -130,7 +132,7 @@ async def _admin(settings: MigrateSettings) -> asyncpg.Connection[asyncpg.Record
 async def _patiently(
     url: str, password_file: Path | None, wait: float
 ) -> asyncpg.Connection[asyncpg.Record]:
-    """Connect to a server that may still be starting."""
+    """Connect to a server that may still be starting, or have no connection left."""
     loop = asyncio.get_running_loop()
     give_up = loop.time() + wait
     password = _read(password_file) if password_file else None
@@ -142,8 +144,8 @@ async def _patiently(
                 statement_cache_size=0,
                 server_settings={"application_name": "reveille-migrate"},
             )
-        except (OSError, TimeoutError, asyncpg.CannotConnectNowError) as error:
-            if loop.time() >= give_up:
+        except (OSError, asyncpg.PostgresError) as error:
+            if not is_transient(error) or loop.time() >= give_up:
                 raise
             _log.warning("the database does not answer yet, waiting: %s", describe(error))
             await asyncio.sleep(_PAUSE)
@@ -167,8 +169,13 @@ def main() -> None:
     settings = load_settings(MigrateSettings)
     try:
         asyncio.run(migrate(settings))
-    except (OSError, TimeoutError, asyncpg.PostgresError, SchemaNotReady) as error:
+    except (OSError, asyncpg.PostgresError, SchemaNotReady) as error:
         _log.error("failed: %s", describe(error))
+        raise SystemExit(1) from None
+    except DBAPIError as error:
+        # SQLAlchemy wraps twice what the driver said.
+        said = error.orig and error.orig.__cause__
+        _log.error("failed: %s", describe(said or error))
         raise SystemExit(1) from None
 
 
