@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from typing import Any
 
+import grpc
 import pytest
 from tests.integration.scheduler.conftest import (
     JOB,
@@ -155,7 +157,7 @@ async def test_retries_and_asked_scopes_leave_room_for_another_job(
     await replica.scopes.put([wish(f"scope-{n}", job_name="asked", rule=Hook()) for n in range(20)])
     unanswered = asyncio.Event()
 
-    async def ask(_: AskedBatch, begin: Callable[[list[Claim]], None]) -> None:
+    async def ask(_: AskedBatch, begin: Callable[[Sequence[Claim]], None]) -> None:
         await unanswered.wait()
 
     monkeypatch.setattr(replica.plan_hooks, "ask", ask)
@@ -171,6 +173,41 @@ async def test_retries_and_asked_scopes_leave_room_for_another_job(
     assert replica.executor.room("another") == 2
     await replica.executor.stop()
     assert replica.executor.free == 16
+
+
+async def test_what_comes_of_an_unfinished_question_takes_the_places_kept_for_it(
+    replica: Replica, owner: Owner, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its owner hangs on one scope of five, and executes the others: no further place is lost."""
+    monkeypatch.setattr("reveille_scheduler.usecases.plan_hooks.PATIENCE_SECONDS", 100.0)
+    hanging = asyncio.Event()
+
+    async def hang(request: pb.PlanScopesRequest, context: Any) -> None:
+        about = {scope.id for scope in request.scopes}
+        if about == {"bad"}:
+            await hanging.wait()
+        elif "bad" in about:
+            await context.abort(grpc.StatusCode.DEADLINE_EXCEEDED, "no answer in time")
+
+    async def begun() -> int:
+        return len(owner.plans)
+
+    owner.hook = hang
+    owner.plan = planned_now
+    owner.may_answer.clear()
+    names = ["bad", *(f"scope-{n}" for n in range(4))]
+    await replica.scopes.put([wish(name, rule=Hook()) for name in names])
+    await start_at(replica, NOON + timedelta(minutes=2))
+    await planner(replica, capacity=10, batch=10).step()
+    await eventually(begun, "the others", until=lambda found: found == 4)
+    assert replica.executor.free == 5
+    assert replica.executor.room("another") == 2
+
+    hanging.set()
+    await eventually(begun, "the last", until=lambda found: found == 5)
+    assert replica.executor.free == 5
+    owner.may_answer.set()
+    await idle(replica, 10)
 
 
 async def test_a_scope_whose_planning_fails_stops_no_other(
@@ -271,11 +308,11 @@ async def test_a_place_that_is_no_use_to_the_job_that_lacks_one_wakes_nobody(
     executor = replica.executor = Executor(replica.hand_over, capacity=4, grace=0.0)
     ends = {name: asyncio.Event() for name in ("hanging", "other")}
 
-    async def work(name: str) -> None:
+    async def work(name: str, _: Callable[[Sequence[Claim]], None]) -> None:
         await ends[name].wait()
 
     for name, places in (("hanging", 2), ("other", 1)):
-        executor.run_aside(work(name), name, name, places)
+        executor.run_aside(partial(work, name), name, name, places)
     assert executor.room("hanging") == 0
     waiting = asyncio.ensure_future(executor.wait(20))
     ends["other"].set()

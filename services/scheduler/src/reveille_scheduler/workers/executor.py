@@ -5,13 +5,16 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections import Counter
-from collections.abc import Coroutine, Iterable
+from collections.abc import Callable, Coroutine, Iterable, Sequence
 from functools import partial
-from typing import Any
+from typing import Any, TypeAlias
 
 from reveille_runtime.lifecycle import TaskScope
 from reveille_scheduler.domain.occurrence import Claim
 from reveille_scheduler.usecases.hand_over import HandOver
+
+# Work that is given the way to begin the claims that come of it.
+Aside: TypeAlias = Callable[[Callable[[Sequence[Claim]], None]], Coroutine[Any, Any, None]]
 
 
 class Executor:
@@ -58,26 +61,34 @@ class Executor:
     def start(self, claims: Iterable[Claim]) -> None:
         """Execute claims in the background."""
         for claim in claims:
-            self._spawn(self._hand_over(claim), str(claim.id), claim.job_name, 1)
+            self._spawn(self._hand_over(claim), str(claim.id), claim.job_name, lambda: 1)
 
-    def run_aside(
-        self, work: Coroutine[Any, Any, None], name: str, job_name: str, places: int
-    ) -> None:
+    def run_aside(self, work: Aside, name: str, job_name: str, places: int) -> None:
         """Run something else that must not hold up planning; it ends with the attempts.
 
-        It keeps as many of the job's places as claims may come of it.
+        It keeps as many of the job's places as claims may come of it. Those that it begins before
+        it ends take these places over: beside them they would take other jobs' as well.
         """
-        self._spawn(work, name, job_name, places)
+        kept = places
+
+        def begin(claims: Sequence[Claim]) -> None:
+            nonlocal kept
+            taken_over = min(kept, len(claims))
+            kept -= taken_over
+            self._held[job_name] -= taken_over
+            self.start(claims)
+
+        self._spawn(work(begin), name, job_name, lambda: kept)
 
     def _spawn(
-        self, work: Coroutine[Any, Any, None], name: str, job_name: str, places: int
+        self, work: Coroutine[Any, Any, None], name: str, job_name: str, kept: Callable[[], int]
     ) -> None:
-        self._held[job_name] += places
+        self._held[job_name] += kept()
         # By a callback: a task that is cancelled before it begins runs no line of its own.
-        self._scope.spawn(work, name).add_done_callback(partial(self._leave, job_name, places))
+        self._scope.spawn(work, name).add_done_callback(partial(self._leave, job_name, kept))
 
-    def _leave(self, job_name: str, places: int, _: asyncio.Task[Any]) -> None:
-        self._held[job_name] -= places
+    def _leave(self, job_name: str, kept: Callable[[], int], _: asyncio.Task[Any]) -> None:
+        self._held[job_name] -= kept()
         if not self._held[job_name]:
             del self._held[job_name]
         if not self._eased.is_set() and any(self._room(short) for short in self._short):

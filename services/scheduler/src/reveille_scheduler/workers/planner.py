@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Callable, Sequence
+from functools import partial
 
 from reveille_runtime import logs
 from reveille_runtime.backoff import Backoff
@@ -134,7 +135,7 @@ class Planner:
             return None
         asked = await self._plan_hooks.take(job_name, limit)
         if asked is not None:
-            work = self._plan_hooks.ask(asked, self._executor.start)
+            work = partial(self._plan_hooks.ask, asked)
             self._executor.run_aside(work, f"plans of {job_name}", job_name, len(asked.asked))
         return None
 
