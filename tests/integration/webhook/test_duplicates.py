@@ -6,6 +6,7 @@ import asyncio
 from collections import Counter
 from typing import Any
 
+import grpc
 import pytest
 from tests.integration.webhook.conftest import Gateway, Stage
 from tests.integration.webhook.peer import FakeAutopilot, run_of
@@ -175,6 +176,34 @@ async def test_a_failed_delivery_with_a_run_keeps_its_id_and_is_taken_up_again(
     assert [each.delivery_id for each in peer.admitted] == [str(failed["id"])] * 2
     done = await gateway.row()
     assert (done["state"], done["attempt_count"]) == ("dispatched", 2)
+
+
+async def test_what_is_taken_up_again_has_the_whole_patience_anew(
+    gateway: Gateway, peer: FakeAutopilot
+) -> None:
+    hook = await gateway.hook()
+    await gateway.post(hook, BODY, delivery="d-1")
+    peer.away = grpc.StatusCode.UNAVAILABLE
+    for _ in range(3):
+        await gateway.work()
+        gateway.database.move_clock(61)
+    gateway.database.move_clock(24 * 3600)
+    await gateway.work()
+    failed = await gateway.row()
+
+    await gateway.post(hook, BODY, delivery="d-1")
+    armed = await gateway.row()
+    await gateway.work()
+    again = await gateway.row()
+
+    assert (failed["reason"], failed["give_backs"]) == ("dispatch_deadline", 4)
+    assert (armed["state"], armed["reason"], armed["message"]) == ("queued", "", "")
+    assert (armed["give_backs"], armed["finished_at"]) == (0, None)
+    assert (again["state"], again["give_backs"]) == ("queued", 1)
+    gateway.database.move_clock(61)
+    peer.away = None
+    await gateway.work()
+    assert (await gateway.row())["state"] == "dispatched"
 
 
 @pytest.mark.parametrize("count", [1, 7])

@@ -22,6 +22,7 @@ from tests.integration.webhook.test_pacing import blocked
 from reveille.explain.v1 import explain_service_pb2 as explain_pb
 from reveille.webhook.v1 import delivery_service_pb2 as pb
 from reveille_runtime.access import Role
+from reveille_webhook.store import deliveries
 
 # Another sender's row under the same id, which is not committed yet.
 RIVAL = """
@@ -121,6 +122,21 @@ async def test_a_row_that_comes_while_a_breaker_is_being_closed_waits_and_is_not
     assert (answer.status, answer.json["status"]) == (200, "accepted")
     row = next(each for each in await gateway.rows() if each["dedupe_key"] == "late")
     assert (row["state"], row["admission"]) == ("queued", "accepted")
+
+
+async def test_what_was_released_while_a_purge_asked_autopilot_is_not_ended(
+    gateway: Gateway,
+) -> None:
+    hook = await tripped(gateway)
+    async with gateway.database.session() as tx:
+        held = await deliveries.held(tx, hook.id, 10)
+    await decide(gateway, hook, "release")
+
+    async with gateway.database.session() as tx:
+        purged = await deliveries.purge_held(tx, held)
+
+    assert (len(held), purged) == (1, 0)
+    assert await states(gateway) == ["dispatched", "queued"]
 
 
 async def test_what_is_held_behind_a_closed_breaker_is_told(

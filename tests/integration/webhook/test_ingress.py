@@ -65,6 +65,23 @@ async def test_hooks_that_are_not_there_look_the_same(
     )
 
 
+async def test_a_hook_that_autopilot_puts_again_is_there_at_once(
+    gateway: Gateway, peer: FakeAutopilot
+) -> None:
+    hook = await gateway.hook()
+    peer.admits = lambda facts: pb.AdmitResult(
+        delivery_id=facts.delivery_id, outcome=pb.ADMIT_OUTCOME_UNKNOWN_ENDPOINT
+    )
+    disowned = await gateway.post(hook, BODY)
+    peer.admits = FakeAutopilot.admits
+
+    await gateway.endpoints().PutEndpoint(
+        endpoint_pb.PutEndpointRequest(endpoint=endpoint_of(hook, revision=2))
+    )
+
+    assert (disowned.status, (await gateway.post(hook, BODY)).status) == (404, 200)
+
+
 def _date(answer: Response) -> set[tuple[str, str]]:
     return {("date", answer.headers["date"])}
 
@@ -166,6 +183,8 @@ async def test_a_compressed_body_is_verified_as_it_came_and_kept_as_it_reads(
     assert (answer.json["status"], row["body"], row["action"]) == ("accepted", BODY, "opened")
     assert row["headers"]["content-encoding"] == coding
     assert (over.status, large["reason"], large["body"]) == (413, "body_too_large", b"")
+    # The sender hears what it hears where the body was too large as it came.
+    assert over.json["error"]["reason"] == "body_too_large"
     assert (cut.json["status"], broken["reason"]) == ("ignored", "unparsable")
     assert broken["body"] == packed[:-2]
 
@@ -248,7 +267,15 @@ async def test_expired_secrets_refuse_and_a_second_live_one_counts(gateway: Gate
 
 async def test_the_last_use_of_a_secret_is_noted_to_the_minute(gateway: Gateway) -> None:
     hook = await gateway.hook()
-    await gateway.post(hook, BODY)
+    second = b"the secret that comes after it"
+    await gateway.endpoints().AddSecret(
+        endpoint_pb.AddSecretRequest(
+            endpoint_id=str(hook.id),
+            secret_id="11111111-1111-4111-8111-111111111111",
+            secret=second,
+        )
+    )
+    await gateway.post(hook, BODY, secret=second)
 
     async with gateway.stage.gateway() as other:
         await gateway.close()
@@ -256,8 +283,10 @@ async def test_the_last_use_of_a_secret_is_noted_to_the_minute(gateway: Gateway)
             endpoint_pb.ListSecretsRequest(endpoint_id=str(hook.id))
         )
 
-    (secret,) = listed.secrets
-    assert secret.hint == SECRET.decode()[-4:]
+    idle, secret = listed.secrets
+    # People remove the one that nobody uses any more.
+    assert not idle.HasField("last_use_time")
+    assert secret.hint == second.decode()[-4:]
     assert secret.last_use_time.seconds > 0
     assert secret.last_use_time.seconds % 60 == 0
     assert secret.last_use_time.nanos == 0
@@ -565,6 +594,15 @@ async def test_debt_stops_guessing_before_any_lookup_and_spares_other_addresses(
 
     assert [unknown.status, bad.status, stopped.status, other.status] == [404, 401, 429, 200]
     assert int(stopped.headers["retry-after"]) >= 1
+
+
+async def test_guessing_what_a_sender_asks_with_makes_debt_too(stage: Stage) -> None:
+    async with stage.gateway(credential_debt=2) as gateway:
+        hook = await gateway.hook("meta")
+        path = f"/hooks/{hook.token}?hub.mode=subscribe&hub.challenge=1&hub.verify_token="
+        statuses = [(await gateway.request("GET", path + guess)).status for guess in "abc"]
+
+    assert statuses == [403, 403, 429]
 
 
 async def test_valid_requests_make_no_debt_and_meet_the_ceiling_alone(stage: Stage) -> None:

@@ -15,6 +15,7 @@ from reveille_testkit.waiting import eventually
 from reveille_webhook.http.protocol import StrictProtocol
 
 BODY = b'{"a":1}'
+CHUNKS = b"7\r\n" + BODY + b"\r\n0\r\n\r\n"
 LIMIT_OF_BYTES = 32 * 1024
 LIMIT_OF_HEADERS = 100
 
@@ -41,6 +42,10 @@ REFUSED = {
     "list of lengths": (["Host: x", "Content-Length: 7, 7"], 400),
     "signed length": (["Host: x", "Content-Length: +7"], 400),
     "coded and chunked": (["Host: x", "Transfer-Encoding: gzip, chunked"], 501),
+    "coded and chunked apart": (
+        ["Host: x", "Transfer-Encoding: gzip", "Transfer-Encoding: chunked"],
+        501,
+    ),
     "chunked twice": (["Host: x", *["Transfer-Encoding: chunked"] * 2], 400),
     "coded alone": (["Host: x", "Transfer-Encoding: identity"], 501),
     "no host": (["Content-Length: 7"], 400),
@@ -57,7 +62,8 @@ async def test_what_two_parsers_could_read_in_two_ways_is_refused(gateway: Gatew
     hook = await gateway.hook(secret=None)
 
     answers = {
-        name: await gateway.raw(head(hook.token, *lines) + BODY)
+        # Whoever read it in the other way would find nothing amiss.
+        name: await gateway.raw(head(hook.token, *lines) + (CHUNKS if "chunk" in name else BODY))
         for name, (lines, _) in REFUSED.items()
     }
 
@@ -176,7 +182,9 @@ async def test_an_answer_without_a_body_goes_out_too(gateway: Gateway) -> None:
 
 async def test_one_connection_serves_many_requests(gateway: Gateway) -> None:
     hook = await gateway.hook(secret=None)
-    request = head(hook.token, "Host: x", "Content-Length: 7") + BODY
+    # Each head is within the bounds, all of them together are not.
+    others = (f"X-{n}: {'y' * 200}" for n in range(LIMIT_OF_HEADERS // 2))
+    request = head(hook.token, "Host: x", "Content-Length: 7", *others) + BODY
     async with connected(gateway) as (reader, writer):
         statuses = []
         for _ in range(3):
@@ -199,6 +207,11 @@ async def test_after_an_early_answer_the_rest_of_the_body_is_dropped_up_to_a_bou
         first = await read_response(reader)
         writer.write(head(hook.token, "Host: x", "Content-Length: 7") + BODY)
         second = await read_response(reader)
+        # The bound is of each request, not of the connection.
+        for _ in range(2):
+            writer.write(head(hook.token, "Host: x", f"Content-Length: {bound}"))
+            assert (await read_response(reader)).status == 413
+            writer.write(b"x" * bound)
         writer.write(head(hook.token, "Host: x", f"Content-Length: {bound * 4}"))
         third = await read_response(reader)
         writer.write(b"x" * bound * 2)
@@ -392,10 +405,10 @@ async def test_a_first_line_that_is_not_ours_is_refused(
     gateway: Gateway, line: str, status: int
 ) -> None:
     hook = await gateway.hook(secret=None)
-    length = "" if "chunked" in line else "Content-Length: 7\r\n"
-    request = f"{line.format(hook.token)}\r\nHost: x\r\n{length}\r\n".encode() + BODY
+    length, body = ("", CHUNKS) if "chunked" in line else ("Content-Length: 7\r\n", BODY)
+    request = f"{line.format(hook.token)}\r\nHost: x\r\n{length}\r\n".encode()
 
-    answer = await gateway.raw(request)
+    answer = await gateway.raw(request + body)
 
     assert answer.status == status
     assert await gateway.rows() == []
@@ -416,6 +429,22 @@ async def test_who_reads_nothing_is_hung_up_on(gateway: Gateway) -> None:
         with contextlib.suppress(ConnectionError):
             assert await reader.read() == b""
         peer.may_admit.set()
+
+
+async def test_who_only_reads_slowly_gets_the_answer(gateway: Gateway) -> None:
+    hook = await gateway.hook(secret=None)
+    peer = gateway.stage.peer
+    peer.may_admit.clear()
+    async with connected(gateway) as (reader, writer):
+        writer.write(head(hook.token, "Host: x", "Content-Length: 7") + BODY)
+        await peer.until(lambda peer: bool(peer.admitted))
+        connection = await only_connection(gateway)
+        connection.pause_writing()
+        connection.resume_writing()
+        later(gateway, gateway.edge.connections.limits.request_timeout + 1)
+        peer.may_admit.set()
+
+        assert (await read_response(reader)).status == 200
 
 
 async def test_an_end_that_nobody_reads_comes_all_the_same(gateway: Gateway) -> None:

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import hashlib
+import hmac
 import json
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlencode
+from uuid import uuid4
 
 import pytest
-from tests.integration.webhook.conftest import Gateway, Response, Stage
+from tests.integration.webhook.conftest import SECRET, Gateway, Response, Stage
 
 from reveille.webhook.v1 import endpoint_service_pb2 as endpoint_pb
 from reveille_webhook.providers.table import PROVIDERS
@@ -55,6 +57,59 @@ async def test_every_request_is_answered_and_named_as_its_sender_expects(
                 wrong[name] = problems
 
     assert wrong == {}
+
+
+@pytest.mark.parametrize(
+    ("provider", "question"),
+    [
+        ("slack", {"type": "url_verification", "challenge": "abc"}),
+        ("discord", {"type": 1}),
+        ("discord", {"type": 0}),
+        ("zoom", {"event": "endpoint.url_validation", "payload": {"plainToken": "abc"}}),
+        ("notion", {"verification_token": "secret_1"}),
+        ("aws_sns", {"Type": "SubscriptionConfirmation"}),
+    ],
+)
+async def test_a_question_that_is_signed_by_design_is_not_answered_without_that(
+    gateway: Gateway, provider: str, question: dict[str, Any]
+) -> None:
+    hook = await gateway.hook(provider)
+
+    answer = await gateway.request(
+        "POST",
+        f"/hooks/{hook.token}",
+        json.dumps(question).encode(),
+        [("Content-Type", "application/json")],
+    )
+
+    assert answer.status == 401
+    assert (await gateway.row())["state"] == "rejected"
+
+
+async def test_a_question_is_answered_with_the_secret_that_it_was_signed_with(
+    gateway: Gateway,
+) -> None:
+    hook = await gateway.hook("zoom")
+    newer = b"the newer secret of the hook"
+    await gateway.endpoints().AddSecret(
+        endpoint_pb.AddSecretRequest(endpoint_id=str(hook.id), secret_id=str(uuid4()), secret=newer)
+    )
+    body = b'{"event":"endpoint.url_validation","payload":{"plainToken":"abc"}}'
+    moment = str(int((await gateway.database.now()).timestamp()))
+
+    answers = []
+    for secret in (SECRET, newer):
+        sign = hmac.digest(secret, f"v0:{moment}:".encode() + body, "sha256").hex()
+        headers = [
+            ("Content-Type", "application/json"),
+            ("X-Zm-Request-Timestamp", moment),
+            ("X-Zm-Signature", f"v0={sign}"),
+        ]
+        answers.append(await gateway.request("POST", f"/hooks/{hook.token}", body, headers))
+
+    assert [answer.json["encryptedToken"] for answer in answers] == [
+        hmac.digest(secret, b"abc", "sha256").hex() for secret in (SECRET, newer)
+    ]
 
 
 async def _problems(gateway: Gateway, case: dict[str, Any]) -> list[object]:

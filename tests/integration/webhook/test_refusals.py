@@ -16,6 +16,7 @@ from cryptography.hazmat.primitives.hashes import SHA256
 from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 from tests.integration.webhook.conftest import Gateway, Hook, Response, Stage
 
+from reveille.webhook.v1 import endpoint_service_pb2 as endpoint_pb
 from reveille_webhook.providers.special import SNS_CONFIRMS_FOR
 from reveille_webhook.store import deliveries, endpoints
 from reveille_webhook.usecases import diagnose
@@ -104,6 +105,30 @@ async def test_an_address_that_floods_a_hook_does_not_cost_others_their_rows(
     assert ["delivery_id" in each.json for each in flood] == [True, True, *[False] * 4]
     assert ["delivery_id" in each.json for each in others] == [True, False, True, False, False]
     assert len(rows) == 4
+
+
+async def test_a_flood_at_one_hook_does_not_cost_another_its_rows(stage: Stage) -> None:
+    async with stage.gateway(rejected_rows=1) as gateway:
+        flooded, other = await gateway.hook(), await gateway.hook()
+        # Of one address: whatever a large sender sends comes from a few.
+        first = [await ask(gateway, flooded, BODY, "") for _ in range(3)]
+        then = await ask(gateway, other, BODY, "")
+
+    assert ["delivery_id" in each.json for each in first] == [True, False, False]
+    assert "delivery_id" in then.json
+
+
+async def test_of_copies_that_are_refused_a_sample_is_kept(stage: Stage) -> None:
+    refuse = endpoint_pb.EndpointOptions(content_policy=endpoint_pb.CONTENT_POLICY_REFUSE)
+    async with stage.gateway(rejected_rows=1) as gateway:
+        hook = await gateway.hook(options=refuse)
+        await gateway.post(hook, BODY, delivery="d-0")
+        copies = [await gateway.post(hook, BODY, delivery=f"d-{n}") for n in range(1, 5)]
+        rows = await gateway.rows()
+
+    assert {each.status for each in copies} == {409}
+    assert ["delivery_id" in each.json for each in copies] == [True, False, False, False]
+    assert [row["reason"] for row in rows] == ["", "replayed_content"]
 
 
 async def test_a_verified_question_is_kept_whatever_else_comes(stage: Stage) -> None:

@@ -10,6 +10,7 @@ from uuid import uuid4
 
 import grpc
 import pytest
+from google.protobuf.timestamp_pb2 import Timestamp
 from tests.integration.webhook.conftest import SECRET, Gateway, Hook, signature, stamp
 from tests.integration.webhook.peer import FakeAutopilot, run_of
 
@@ -45,7 +46,7 @@ def replay(delivery_id: str, request_id: str = "") -> pb.ReplayDeliveryRequest:
 async def test_a_replay_has_the_same_bytes_and_a_run_of_its_own(
     gateway: Gateway, peer: FakeAutopilot
 ) -> None:
-    hook = await gateway.hook()
+    hook = await gateway.hook(options=endpoint_pb.EndpointOptions(lane_path="action"))
     first = (await gateway.post(hook, BODY, delivery="d-1")).json["delivery_id"]
     await gateway.work()
     stub = admin_of(gateway, hook)
@@ -59,6 +60,10 @@ async def test_a_replay_has_the_same_bytes_and_a_run_of_its_own(
     assert made.replayed_from == first
     assert (copy["body"], copy["event"], copy["dedupe_key"]) == (BODY, "issues", None)
     assert (copy["state"], copy["signature_state"]) == ("dispatched", "valid")
+    # Its agent gets the same headers, and it follows what goes before it in its lane.
+    assert copy["headers"] == original["headers"] != {}
+    assert (copy["lane_key"], original["lane_key"]) == ("opened", "opened")
+    assert copy["content_type"] == original["content_type"]
     assert str(copy["run_id"]) == run_of(str(copy["id"])) != str(original["run_id"])
     assert [each.body for each in peer.bodies] == [BODY, BODY]
     assert isinstance(
@@ -106,6 +111,8 @@ async def test_deliveries_are_found_by_whatever_is_known_of_them(gateway: Gatewa
     await gateway.post(hook, b'{"x":1}', event="push", delivery="d-2")
     await gateway.post(other, b'{"id":"evt_1","type":"paid"}', secret=None)
     rows = await gateway.rows()
+    second = Timestamp()
+    second.FromDatetime(rows[1]["received_at"])
     stub = gateway.deliveries()
 
     async def found(**fields: Any) -> list[str]:
@@ -118,8 +125,8 @@ async def test_deliveries_are_found_by_whatever_is_known_of_them(gateway: Gatewa
     assert await found(provider="stripe") == ["evt_1"]
     assert await found(dedupe_id="d-1") == ["d-1"]
     assert await found(body_sha256=hashlib.sha256(BODY).digest()) == ["d-1"]
-    assert await found(start_time=stamp(rows[1]["received_at"].timestamp())) == ["evt_1", "d-2"]
-    assert await found(end_time=stamp(rows[1]["received_at"].timestamp())) == ["d-1"]
+    assert await found(start_time=second) == ["evt_1", "d-2"]
+    assert await found(end_time=second) == ["d-1"]
     assert await found(event="push", provider="stripe") == []
     assert isinstance(await refused(found(body_sha256=b"short")), InvalidArgument)
 
@@ -228,6 +235,18 @@ async def test_secrets_of_the_same_sender_are_looked_at_first(
     )
     (finding,) = told.findings
     assert (finding.code, str(other.id) in finding.text) == ("other_hooks_secret", True)
+
+
+async def test_the_secrets_of_other_workspaces_play_no_part(gateway: Gateway) -> None:
+    hook = await gateway.hook()
+    await gateway.hook(secret=b"the secret of a stranger's hook")
+
+    answer = await gateway.post(hook, BODY, secret=b"the secret of a stranger's hook")
+
+    told = await gateway.deliveries().ExplainSignature(
+        pb.ExplainSignatureRequest(delivery_id=answer.json["delivery_id"])
+    )
+    assert list(told.findings) == []
 
 
 async def test_a_secret_that_has_expired_is_recognised(gateway: Gateway) -> None:

@@ -105,6 +105,16 @@ def test_another_secret_that_matches_is_told_by_its_hook() -> None:
     assert found(elsewhere, others=others) == ["other_hooks_secret:hook-2"]
 
 
+@pytest.mark.parametrize("end", [b"\n", b"\r\n", b" "])
+def test_a_secret_with_an_end_too_many_on_either_side_is_told(end: bytes) -> None:
+    def told(ours: bytes, theirs: bytes) -> list[Finding]:
+        value = b"sha256=" + made(BODY, theirs).hex().encode()
+        return diagnose(GITHUB, [ours], (), Request([(b"x-hub-signature-256", value)], BODY), NOW)
+
+    assert told(SECRET, SECRET + end) == [Finding("newline_in_secret")]
+    assert told(SECRET + end, SECRET) == [Finding("newline_in_secret")]
+
+
 def test_a_form_signed_over_its_content_is_told() -> None:
     form = b"payload=%7B%22a%22%3A1%7D"
 

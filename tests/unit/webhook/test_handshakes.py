@@ -125,6 +125,17 @@ def test_whatever_is_no_question_is_not_answered(provider: str) -> None:
     assert set(answers(provider, asked({"event": {"type": "x"}}, body=b"{}"))) == {None}
 
 
+@pytest.mark.parametrize(
+    ("provider", "message"),
+    [
+        ("monday", {"challenge": "c", "event": {"type": "x"}}),
+        ("notion", {"verification_token": "secret_1", "type": "page.created"}),
+    ],
+)
+def test_what_holds_more_than_a_question_is_none(provider: str, message: Any) -> None:
+    assert answers(provider, asked(message)) == [None]
+
+
 def test_x_gets_a_token_signed_but_no_message_of_its_own() -> None:
     reply = one("x", asked(query={"crc_token": "abc"}))
 

@@ -51,6 +51,12 @@ def test_members_of_gzip_follow_each_other() -> None:
     assert inflate(gzip.compress(b"a") + gzip.compress(b"b"), "gzip", CAP) == b"ab"
 
 
+@pytest.mark.parametrize(("coding", "pack"), PACKED[2:])
+def test_other_codings_have_one_member(coding: str, pack: Pack) -> None:
+    with pytest.raises(Broken):
+        inflate(pack(b"a") + pack(b"b"), coding, CAP)
+
+
 def test_members_without_end_are_not_read_one_by_one() -> None:
     blocks = [BODY[at : at + 7] for at in range(0, len(BODY), 7)]
 
