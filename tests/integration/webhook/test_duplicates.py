@@ -191,12 +191,14 @@ async def test_what_is_taken_up_again_has_the_whole_patience_anew(
     await gateway.work()
     failed = await gateway.row()
 
-    await gateway.post(hook, BODY, delivery="d-1")
+    copy = await gateway.post(hook, BODY, delivery="d-1")
     armed = await gateway.row()
     await gateway.work()
     again = await gateway.row()
 
     assert (failed["reason"], failed["give_backs"]) == ("dispatch_deadline", 4)
+    # Nobody could judge it anew, but the run that it has is known.
+    assert copy.json["run_id"] == run_of(str(failed["id"]))
     assert (armed["state"], armed["reason"], armed["message"]) == ("queued", "", "")
     assert (armed["give_backs"], armed["finished_at"]) == (0, None)
     assert (again["state"], again["give_backs"]) == ("queued", 1)

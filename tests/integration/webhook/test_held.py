@@ -124,6 +124,18 @@ async def test_a_row_that_comes_while_a_breaker_is_being_closed_waits_and_is_not
     assert (row["state"], row["admission"]) == ("queued", "accepted")
 
 
+async def test_the_oldest_are_released_first(gateway: Gateway) -> None:
+    hook = await gateway.hook(options=options(hourly_budget=1))
+    for number in range(3):
+        await gateway.post(hook, BODY, delivery=f"d-{number}")
+    await gateway.work()
+
+    async with gateway.database.session() as tx:
+        assert await deliveries.release_held(tx, hook.id, 1) == 1
+
+    assert [row["state"] for row in await gateway.rows()] == ["dispatched", "queued", "held"]
+
+
 async def test_what_was_released_while_a_purge_asked_autopilot_is_not_ended(
     gateway: Gateway,
 ) -> None:

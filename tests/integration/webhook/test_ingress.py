@@ -461,6 +461,18 @@ async def test_without_an_answer_in_time_the_delivery_is_queued_and_judged_later
     assert (done["state"], done["response_status"]) == ("dispatched", 202)
 
 
+async def test_what_is_queued_is_answered_200_where_its_sender_takes_nothing_else(
+    gateway: Gateway, peer: FakeAutopilot
+) -> None:
+    hook = await gateway.hook("slack", secret=None)
+    peer.away = grpc.StatusCode.UNAVAILABLE
+
+    answer = await gateway.post(hook, BODY, secret=None)
+
+    assert (answer.status, answer.json["status"]) == (200, "queued")
+    assert (await gateway.row())["response_status"] == 200
+
+
 async def test_a_sender_in_a_hurry_is_answered_within_its_own_budget(
     gateway: Gateway, peer: FakeAutopilot
 ) -> None:

@@ -471,6 +471,9 @@ async def test_an_address_that_holds_its_connections_gets_no_more_until_it_lets_
             later(gateway, gateway.edge.connections.limits.head_timeout + 1)
             assert await first.read() == b""
         served = await gateway.request("GET", "/elsewhere")
+        # Addresses that hold nothing take no room.
+        await eventually(number(gateway), "all are gone", until=lambda count: count == 0)
+        assert not gateway.edge.connections._held
 
     assert (refused.status, refused.json["error"]["reason"]) == (429, "too_many_connections")
     assert refused.headers["content-type"] == "application/json"

@@ -126,6 +126,27 @@ async def test_a_refusal_is_repeated_five_times_and_blocks_nobody(
     assert len(peer.bodies) == 6
 
 
+async def test_a_fault_of_ours_costs_an_attempt_and_ends_after_five(
+    gateway: Gateway, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def broken(*_: object) -> None:
+        raise KeyError("a bug")
+
+    await arrive(gateway)
+    monkeypatch.setattr(queue, "bodies", broken)
+    for _ in range(5):
+        await gateway.work()
+        gateway.database.move_clock(61)
+
+    row = await gateway.row()
+    assert (row["state"], row["reason"], row["message"]) == (
+        "failed",
+        "dispatch_failed",
+        "KeyError",
+    )
+    assert (row["dispatch_attempts"], row["give_backs"]) == (5, 0)
+
+
 async def test_a_run_that_failed_for_good_fails_its_delivery(
     gateway: Gateway, peer: FakeAutopilot
 ) -> None:

@@ -167,6 +167,27 @@ def test_asana_brings_its_secret_once() -> None:
     assert one("asana", replace(question, secrets=(b"b" * 32,))).status == 200
     assert one("asana", replace(question, secrets=(SECRET,))).status == 401
     assert one("asana", asked(headers={"x-hook-secret": "short"}, secrets=())).status == 401
+    twice = Request([(b"x-hook-secret", b"b" * 32), (b"x-hook-secret", b"c" * 32)], b"")
+    assert one("asana", replace(question, request=twice)).status == 401
+
+
+@pytest.mark.parametrize(
+    ("provider", "question"),
+    [
+        (
+            "meta",
+            {"hub.mode": "subscribe", "hub.challenge": "<b>", "hub.verify_token": SECRET.decode()},
+        ),
+        ("msgraph", {"validationToken": "<b>"}),
+        ("dropbox", {"challenge": "<b>"}),
+    ],
+)
+def test_what_is_given_back_as_it_came_is_no_page(provider: str, question: dict[str, str]) -> None:
+    reply = one(provider, asked(query=question))
+
+    assert (reply.body, reply.content_type.partition(";")[0]) == (b"<b>", "text/plain")
+    # Dropbox asks for it by name.
+    assert (b"x-content-type-options", b"nosniff") in reply.headers or provider != "dropbox"
 
 
 def test_cloudevents_are_allowed_in() -> None:

@@ -66,6 +66,14 @@ def test_a_million_keys_take_bounded_room() -> None:
     assert len(counters) == 1000
 
 
+def test_when_there_is_no_room_the_key_that_was_quiet_longest_goes() -> None:
+    counters = SlidingCounters(2, most_keys=2)
+    for key in ("one", "two", "two", "one", "three", "three"):
+        counters.add(key, 0.0)
+
+    assert [counters.check(key, 0.0) > 0 for key in ("one", "two", "three")] == [True, False, True]
+
+
 @pytest.mark.parametrize(
     ("peer", "forwarded", "client"),
     [

@@ -353,6 +353,7 @@ MARKS = ["<!-- reveille -->", "fertig \u2713", '\U0001f916 \u00e9 "a/b"']
     ("sender", "body", "reason"),
     [
         ("Our-Bot", b"{}", "sender_excluded"),
+        ("OUR-BOT", b"{}", "sender_excluded"),
         ("octocat", b'{"text":"done <!-- reveille -->"}', "own_marker"),
         ("octocat", rb'{"text":"fertig \u2713"}', "own_marker"),
         ("octocat", rb'{"text":"\u003c!-- reveille --\u003E"}', "own_marker"),
