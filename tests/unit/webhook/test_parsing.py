@@ -367,6 +367,6 @@ MARKS = ["<!-- reveille -->", "fertig \u2713", '\U0001f916 \u00e9 "a/b"']
     ],
 )
 def test_our_own_doing_is_left_out(sender: str, body: bytes, reason: str | None) -> None:
-    found = exclusion(sender, body, ["our-bot"], MARKS)
+    found = exclusion(sender, body, ["our-Bot"], MARKS)
 
     assert (found and found[0]) == reason
