@@ -167,6 +167,22 @@ async def test_the_same_addition_twice_at_once_is_one(
     assert list(world.secrets[trigger_id]) == [first.signing_secret.secret_id]
 
 
+async def test_a_repeated_addition_does_not_bring_a_removed_secret_back(
+    service: Service, world: World, rows: Rows, trigger_id: str
+) -> None:
+    """It would be live again, and no version would tell of it."""
+    stub = service.as_user(CREATOR)
+    made = await stub.AddSigningSecret(addition(trigger_id, "r"))
+    removal = pb.RemoveSigningSecretRequest(
+        trigger_id=trigger_id, secret_id=made.signing_secret.secret_id
+    )
+    await unheard(world, "RemoveSecret", stub.RemoveSigningSecret(removal))
+    async with refused(grpc.StatusCode.NOT_FOUND, "NOT_FOUND"):
+        await stub.AddSigningSecret(addition(trigger_id, "r"))
+    assert not world.secrets[trigger_id]
+    assert await recorded(rows) == [ADDED, REMOVED]
+
+
 async def test_what_was_made_is_recorded_though_the_rule_was_archived_meanwhile(
     service: Service,
     world: World,

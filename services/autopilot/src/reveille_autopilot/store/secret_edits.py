@@ -38,6 +38,12 @@ async def unrecorded(tx: Tx, trigger_id: UUID) -> list[SecretEdit]:
     ]
 
 
+async def is_removed(tx: Tx, trigger_id: UUID, secret_id: UUID) -> bool:
+    """Tell whether a version says that a secret was removed."""
+    found: bool = await tx.fetchval(Q["secret_removal_recorded"], trigger_id, secret_id)
+    return found
+
+
 async def record(tx: Tx, edit: SecretEdit, now: datetime) -> str | None:
     """Note that the version of this transaction tells of an edit; gives whose edit it is.
 

@@ -15,6 +15,14 @@ FROM secret_edits
 WHERE trigger_id = $1 AND recorded_at IS NULL
 ORDER BY created_at, secret_id;
 
+-- name: secret_removal_recorded
+-- Whether a version tells that a secret was removed. $1 trigger_id, $2 secret_id
+SELECT EXISTS (
+    SELECT FROM secret_edits
+    WHERE trigger_id = $1 AND secret_id = $2 AND change = 'secret_removed'
+        AND recorded_at IS NOT NULL
+);
+
 -- name: record_secret_edit
 -- For whoever writes the version: of several who see the edit done, only the first gets its editor.
 -- $1 trigger_id, $2 secret_id, $3 change, $4 recorded_at

@@ -69,6 +69,7 @@ class SigningSecrets:
 
         Raises:
             InvalidArgument: it would have expired already.
+            NotFound: it is a repeat, and what the first call added was removed since.
         """
         async with self._db.session() as tx:
             await lock_webhook(tx, actor, new.trigger_id)
@@ -94,19 +95,22 @@ class SigningSecrets:
                 response=pb.AddSigningSecretResponse,
                 make=lambda: begin(tx),
             )
+            secret_id = UUID(begun.signing_secret.secret_id)
+            if await secret_edits.is_removed(tx, new.trigger_id, secret_id):
+                # The gateway would take it for a new one.
+                raise not_found("signing secret", secret_id)
         crash_point("autopilot.secret.before_call")
-        secret_id = begun.signing_secret.secret_id
         with _asking():
             response = await self._endpoints.AddSecret(
                 endpoint_pb.AddSecretRequest(
                     endpoint_id=str(new.trigger_id),
-                    secret_id=secret_id,
+                    secret_id=str(secret_id),
                     secret=new.value,
                     expire_time=to_timestamp(new.expires_at),
                 )
             )
         crash_point("autopilot.secret.before_record")
-        await self._record(SecretEdit(new.trigger_id, UUID(secret_id), Change.SECRET_ADDED))
+        await self._record(SecretEdit(new.trigger_id, secret_id, Change.SECRET_ADDED))
         return pb.AddSigningSecretResponse(signing_secret=_shown(response.secret))
 
     def _marked(self, request: pb.AddSigningSecretRequest) -> pb.AddSigningSecretRequest:
