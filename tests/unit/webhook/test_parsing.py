@@ -41,6 +41,9 @@ GITHUB = PROVIDERS["github"]
         (b'{"action":"opened","n":' + b"9" * 20_000 + b"}", JSON),
         (b"payload=%7B%22action%22%3A%22opened%22%7D", FORM),
         (b"payload=%7b%22action%22%3a%22opened%22%7d&x=1", FORM + "; charset=utf-8"),
+        # Of what is no UTF-8 only that is lost.
+        (b"payload=%7B%22action%22:%22opened%22,%22by%22:%22Andr%E9%22%7D", FORM),
+        (b'payload={"action":"opened","by":"Andr\xe9"}', FORM),
         (b"action=opened&action=closed", FORM),
     ],
 )

@@ -80,6 +80,7 @@ def _form(body: bytes) -> Parsed:
     # Of fields of one name the first counts.
     found = dict(reversed(fields))
     if b"payload" in found:
-        return _json(found[b"payload"])
+        # A form says nothing of its characters, and what is no UTF-8 breaks none of the others.
+        return _json(found[b"payload"].decode("utf-8", "replace").encode())
     names = ((name.decode("utf-8", "replace"), value) for name, value in found.items())
     return Parsed({name: value.decode("utf-8", "replace") for name, value in names})
