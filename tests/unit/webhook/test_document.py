@@ -17,7 +17,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.unit.webhook.signing import NOW, samples
 
-from reveille_webhook.domain.document import MOST_FIELDS, MOST_VALUES, document_of, form_of
+from reveille_webhook.domain.document import (
+    _UP_TO_MARK,
+    MOST_FIELDS,
+    MOST_VALUES,
+    document_of,
+    form_of,
+)
 from reveille_webhook.domain.provider import Asked
 from reveille_webhook.domain.request import Request
 from reveille_webhook.domain.signature import verify
@@ -80,6 +86,18 @@ def test_the_bound_is_the_number_of_values_outside_of_texts(text: bytes) -> None
 
     assert document_of(most) is not None
     assert document_of(beyond) is None
+
+
+@pytest.mark.parametrize(
+    "texts", [b'""' * MIB, b'"a" ' * MIB, b'"\\n"' * MIB], ids=["empty", "apart", "escaped"]
+)
+def test_values_are_counted_in_as_many_steps_as_there_are(texts: bytes) -> None:
+    """A body may be nothing but texts, and nobody else is served meanwhile."""
+    body = b"[" + texts + b'1,"' + b"," * (MOST_VALUES + 1) + b'"]'
+
+    found = [each[1] for each in _UP_TO_MARK.finditer(body)]
+    assert found == [b"[", b",", None, None]
+    assert document_of(b"[1," + b'"' + b"," * (MOST_VALUES + 1) + b'"]') is not None
 
 
 def test_a_long_text_is_no_large_document() -> None:

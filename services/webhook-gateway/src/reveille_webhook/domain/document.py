@@ -19,8 +19,9 @@ MOST_FIELDS = 1000
 _WINDOW = 4096
 # Each begins a value.
 _MARKS = (b"[", b"{", b",")
-# A text of which the end is missing is one too: looking for it again and again would take for ever.
-_TEXT_OR_MARK = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+"?|([\[{,])', re.DOTALL)
+# All up to a mark outside of texts, or up to the end, in one step: a body may be nothing but texts.
+# One of which the end is missing is one too: looking for it again and again would take for ever.
+_UP_TO_MARK = re.compile(rb'(?:[^"\[{,]++|"[^"\\]*+(?:\\.[^"\\]*+)*+"?)*+([\[{,])?', re.DOTALL)
 
 
 def document_of(body: bytes) -> object:
@@ -66,5 +67,5 @@ def holds_at_most(most: int, body: bytes) -> bool:
         # Not UTF-8, where a quotation mark may be half of another character.
         return False
     # What stands in a text begins nothing: a long one may hold more of them than any document.
-    marks = (each for each in _TEXT_OR_MARK.finditer(body) if each.lastindex)
+    marks = (each for each in _UP_TO_MARK.finditer(body) if each.lastindex)
     return next(islice(marks, most, None), None) is None
