@@ -350,6 +350,32 @@ async def test_what_is_due_now_gets_a_place_beside_any_number_of_retries(
     assert "live" in {plan.scope_id for plan in owner.plans}
 
 
+@pytest.mark.parametrize(("other", "capacity"), [("tidy", 2), ("greedy", 1)])
+async def test_places_that_come_free_one_by_one_go_to_each_in_turn(
+    replica: Replica, owner: Owner, other: str, capacity: int
+) -> None:
+    """As the loop steps: at once after retries were claimed, although there is no place by then."""
+    owner.answer = failed
+    await replica.jobs.register(replace(JOB, name="greedy"))
+    await replica.scopes.put([wish(f"scope-{n}", job_name=other) for n in range(9)])
+    await start_at(replica, NOON + SECOND)
+    await replica.run()
+    owner.answer = succeeded
+    owner.plans.clear()
+    await start_at(replica, NOON + timedelta(minutes=2))
+    await replica.scopes.put([wish(f"live-{n}", cron="1 12 * * *") for n in range(2)])
+    loop = planner(replica, capacity, batch=5)
+    for _ in range(5):
+        owner.may_answer.clear()
+        while await loop.step() == 0:
+            pass
+        owner.may_answer.set()
+        await idle(replica, capacity)
+
+    assert len(owner.plans) == 5
+    assert {"live-0", "live-1"} <= {plan.scope_id for plan in owner.plans}
+
+
 def planned_now(scope: pb.HookScope) -> pb.ScopePlan:
     plan = pb.ScopePlan(kind=scope.kind, id=scope.id)
     plan.plan_times.add().FromDatetime(NOON + timedelta(minutes=1))

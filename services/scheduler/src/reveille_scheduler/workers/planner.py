@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
+from collections import Counter
 from collections.abc import Callable, Sequence
 from functools import partial
 
@@ -46,7 +47,9 @@ class Planner:
         self._executor = executor
         self._batch = batch
         self._monotonic = monotonic
+        # Looks that found room: of all jobs together, and of each.
         self._turn = 0
+        self._turns: Counter[str] = Counter()
         # How often each job failed in a row, and until when it is left out.
         self._failed: dict[str, tuple[int, float]] = {}
 
@@ -55,8 +58,9 @@ class Planner:
         due = await self._due_jobs()
         if not due:
             return None
-        # Each job is first in turn, so that none has the first choice of places every time.
-        self._turn += 1
+        # Each job is first in turn, so that none has the first choice of places every time. A look
+        # without room is nobody's turn: there is one after each that claimed retries.
+        self._turn += any(self._executor.room(job.name) for job in due)
         first = self._turn % len(due)
         pauses = [await self._by_itself(job) for job in due[first:] + due[:first]]
         return min((each for each in pauses if each is not None), default=None)
@@ -91,10 +95,13 @@ class Planner:
 
         What finds no room is not asked for again: the executor hints when there is some.
         """
+        if not self._executor.room(job.name):
+            return None
+        self._turns[job.name] += 1
         kinds = [(job.retries, self._retry), (job.plans, self._plan), (job.hooks, self._take_hooks)]
         due = [take for is_due, take in kinds if is_due]
         # Each is first in turn as well: a large backfill must not take every place that comes free.
-        first = self._turn % len(due)
+        first = self._turns[job.name] % len(due)
         pauses = [await take(job.name) for take in due[first:] + due[:first]]
         return min((each for each in pauses if each is not None), default=None)
 
