@@ -126,6 +126,8 @@ async def test_a_deletion_destroys_the_secrets(gateway: Gateway) -> None:
     request = pb.ListSecretsRequest(endpoint_id=str(hook.id))
     error = await refused(gateway.endpoints().ListSecrets(request))
     assert isinstance(error, NotFound)
+    late = pb.AddSecretRequest(endpoint_id=str(hook.id), secret_id=str(uuid4()), secret=SECRET)
+    assert isinstance(await refused(gateway.endpoints().AddSecret(late)), NotFound)
     # Wanted again, it starts without one.
     await put(gateway, endpoint_of(hook, revision=3))
     assert await status(gateway, hook) == 200
@@ -174,6 +176,16 @@ async def test_a_secret_s_id_belongs_to_one_endpoint(gateway: Gateway) -> None:
 
     assert isinstance(error, InvalidArgument)
     assert [each.field for each in error.violations] == ["secret_id"]
+
+
+async def test_a_secret_is_removed_at_its_own_endpoint_alone(gateway: Gateway) -> None:
+    hook, other = await gateway.hook(), await gateway.hook()
+    request = pb.RemoveSecretRequest(endpoint_id=str(other.id), secret_id=str(hook.secret_id))
+
+    error = await refused(gateway.endpoints().RemoveSecret(request))
+
+    assert isinstance(error, NotFound)
+    assert (await gateway.post(hook, BODY)).status == 200
 
 
 async def test_a_secret_moved_to_another_endpoint_opens_nothing(gateway: Gateway) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gzip
 import itertools
 import json
 from typing import Any
@@ -396,6 +397,8 @@ async def test_our_own_doing_is_ignored_before_anybody_is_asked(
     assert [row["sender"] for row in await gateway.rows()] == ["Our-Bot", "octocat", "octocat"]
     # An ignored one does not keep its id.
     assert [row["dedupe_key"] for row in await gateway.rows()] == [None, None, "d-2"]
+    packed = await gateway.post(hook, gzip.compress(bodies[1]), {"Content-Encoding": "gzip"})
+    assert packed.json["reason"] == "own_marker"
 
 
 async def test_a_hook_says_how_its_sender_signs(gateway: Gateway) -> None:

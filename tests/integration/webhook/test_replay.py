@@ -110,6 +110,8 @@ async def test_deliveries_are_found_by_whatever_is_known_of_them(gateway: Gatewa
     await gateway.post(hook, BODY, delivery="d-1")
     await gateway.post(hook, b'{"x":1}', event="push", delivery="d-2")
     await gateway.post(other, b'{"id":"evt_1","type":"paid"}', secret=None)
+    # Of another workspace, where nobody who asks here may look.
+    await gateway.post(await gateway.hook(), BODY, delivery="elsewhere")
     rows = await gateway.rows()
     second = Timestamp()
     second.FromDatetime(rows[1]["received_at"])
@@ -148,6 +150,8 @@ async def test_watching_tells_what_comes_in_and_what_becomes_of_it(
 
     listening = asyncio.ensure_future(listen())
     try:
+        another = await gateway.hook(workspace_id=hook.workspace_id)
+        await gateway.post(another, BODY, delivery="of another hook")
         await gateway.post(hook, BODY, delivery="d-1")
         assert await asyncio.wait_for(told.get(), 20) == ("d-1", pb.DELIVERY_STATE_QUEUED)
         await gateway.work()
@@ -168,6 +172,7 @@ async def test_watching_keeps_up_with_more_than_one_look_can_take(
         pb.WatchDeliveriesRequest(workspace_id=str(hook.workspace_id))
     )
     await watching.initial_metadata()
+    await gateway.post(await gateway.hook(), BODY, delivery="of another workspace")
     sent = [f"d-{number}" for number in range(20)]
     for each in sent:
         await gateway.post(hook, BODY, delivery=each)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
+from datetime import timedelta
 from typing import Any
 from uuid import UUID
 
@@ -124,6 +125,25 @@ async def test_a_refusal_is_repeated_five_times_and_blocks_nobody(
     assert (failed["state"], failed["reason"]) == ("failed", "dispatch_failed")
     assert (failed["message"], failed["dispatch_attempts"]) == ("this one again", 5)
     assert len(peer.bodies) == 6
+
+
+async def test_an_autopilot_that_is_away_is_not_asked_again_by_halves(
+    gateway: Gateway, peer: FakeAutopilot
+) -> None:
+    await arrive(gateway, 7)
+    asked: set[tuple[str, ...]] = set()
+
+    async def away(request: pb.DispatchDeliveriesRequest, context: Any) -> Any:
+        # The same call may be repeated.
+        asked.add(tuple(each.delivery_id for each in request.deliveries))
+        await context.abort(grpc.StatusCode.UNAVAILABLE, "away")
+
+    peer.answer_dispatch = away
+    await gateway.work()
+
+    # A batch is halved to find a culprit, and here is none.
+    assert sum(map(len, asked)) == 7
+    assert {row["give_backs"] for row in await gateway.rows()} == {1}
 
 
 async def test_a_fault_of_ours_costs_an_attempt_and_ends_after_five(
@@ -387,6 +407,25 @@ async def test_a_lease_that_changed_hands_overwrites_nothing(
 
     row = await gateway.row()
     assert (row["state"], row["lease_token"]) == ("queued", other)
+
+
+async def test_a_lease_that_changed_hands_is_not_renewed(gateway: Gateway) -> None:
+    await arrive(gateway, 2)
+    await steal(gateway, attempts=1)
+    async with gateway.database.session() as tx:
+        ours, changed = await queue.expired(tx, 10)
+    other = UUID("22222222-2222-4222-8222-222222222222")
+    await gateway.sql(
+        "UPDATE webhook.deliveries SET lease_token = $1 WHERE id = $2", other, changed.lease.id
+    )
+    before = {row["id"]: row["lease_expires_at"] for row in await gateway.rows()}
+
+    async with gateway.database.session() as tx:
+        kept = await queue.renew(tx, [ours.lease, changed.lease], timedelta(minutes=1))
+
+    after = {row["id"]: row["lease_expires_at"] for row in await gateway.rows()}
+    assert list(kept) == [ours.lease.id]
+    assert [each for each in after if after[each] != before[each]] == [ours.lease.id]
 
 
 async def test_a_stopping_gateway_gives_back_what_it_holds(
