@@ -44,14 +44,14 @@ async def test_without_room_large_bodies_are_asked_to_wait_and_small_ones_are_no
     gateway: Gateway,
 ) -> None:
     hook = await gateway.hook()
-    others = [room_of(gateway).place(f"other {number}", 0) for number in range(2)]
-    full = [each.holds(SIZE // 2) for each in others]
+    others = [room_of(gateway).place(f"other {number}") for number in range(2)]
+    for each in others:
+        each.hold(SIZE // 2)
     refused = await gateway.post(hook, LARGE)
     small = await gateway.post(hook, SMALL)
     others[0].leave()
     fits = await gateway.post(hook, LARGE, delivery="d-1")
 
-    assert full == [True, True]
     assert (refused.status, refused.json["error"]["reason"]) == (429, "too_busy")
     assert int(refused.headers["retry-after"]) > 0
     assert [each.json["status"] for each in (small, fits)] == ["accepted"] * 2
@@ -60,7 +60,7 @@ async def test_without_room_large_bodies_are_asked_to_wait_and_small_ones_are_no
 
 async def test_an_address_leaves_half_of_the_room_to_others(gateway: Gateway) -> None:
     hook = await gateway.hook()
-    assert room_of(gateway).place("198.51.100.1", 0).holds(SIZE // 2)
+    room_of(gateway).place("198.51.100.1").hold(SIZE // 2)
 
     answers = [
         await gateway.post(hook, LARGE, {"X-Forwarded-For": address}, delivery=address)
@@ -93,17 +93,28 @@ async def test_a_body_takes_room_while_it_comes_in_until_it_is_answered_or_given
     assert await taken(gateway) == 0
 
 
-async def test_a_compressed_body_takes_what_it_may_grow_to(
+async def test_a_compressed_body_takes_what_it_has_grown_to_as_well(
     gateway: Gateway, peer: FakeAutopilot
 ) -> None:
-    cap = 1 << 20
-    hook = await gateway.hook(max_body_bytes=cap)
-    packed = gzip.compress(json.dumps({"a": "x" * 500_000}).encode(), mtime=0)
+    hook = await gateway.hook(max_body_bytes=MOST_BODY_BYTES)
+    body = json.dumps({"a": "x" * 500_000}).encode()
+    packed = gzip.compress(body, mtime=0)
+    room_of(gateway).place("127.0.0.1").hold(SIZE // 2 - 3 * (len(body) + len(packed)))
     peer.may_admit.clear()
-    asking = asyncio.ensure_future(gateway.post(hook, packed, {"Content-Encoding": "gzip"}))
     with contextlib.ExitStack() as stack:
         stack.callback(peer.may_admit.set)
-        await peer.until(lambda peer: bool(peer.admitted))
-        assert await taken(gateway) == len(packed) + cap
-    assert (await asking).json["status"] == "accepted"
-    assert await taken(gateway) == 0
+        before = await taken(gateway)
+        asking = [
+            asyncio.ensure_future(
+                gateway.post(hook, packed, {"Content-Encoding": "gzip"}, delivery=f"d-{number}")
+            )
+            for number in range(3)
+        ]
+        await peer.until(lambda peer: len(peer.admitted) == len(asking))
+        assert await taken(gateway) == before + 3 * (len(body) + len(packed))
+        refused = await gateway.post(hook, packed, {"Content-Encoding": "gzip"}, delivery="d-3")
+    answers = [await each for each in asking]
+    assert [each.json["status"] for each in answers] == ["accepted"] * 3
+    assert (refused.status, refused.json["error"]["reason"]) == (429, "too_busy")
+    assert await taken(gateway) == before
+    assert len(await gateway.rows()) == 3

@@ -9,6 +9,10 @@ from __future__ import annotations
 SMALL_BODY = 64 * 1024
 
 
+class Crowded(Exception):
+    """There is no room for the body now."""
+
+
 class Room:
     """Bytes that bodies may take together, of which one sender may have half."""
 
@@ -22,9 +26,9 @@ class Room:
         """What is taken now."""
         return self._taken
 
-    def place(self, sender: str, growth: int) -> Place:
+    def place(self, sender: str) -> Place:
         """Give a place for one body, of which nothing is taken yet."""
-        return Place(self, sender, growth)
+        return Place(self, sender)
 
     def take(self, sender: str, size: int) -> bool:
         """Take some more for a sender, if there is as much."""
@@ -44,24 +48,26 @@ class Room:
 
 
 class Place:
-    """What one body takes of a room; `growth` is how much it may take besides once it is read."""
+    """What one body takes of a room."""
 
-    __slots__ = ("_room", "_sender", "_size", "growth")
+    __slots__ = ("_room", "_sender", "_size")
 
-    def __init__(self, room: Room, sender: str, growth: int) -> None:
-        self.growth = growth
+    def __init__(self, room: Room, sender: str) -> None:
         self._room = room
         self._sender = sender
         self._size = 0
 
-    def holds(self, size: int) -> bool:
-        """Grow to what a body needs by now; tells whether there is room for it."""
+    def hold(self, size: int) -> None:
+        """Grow to what a body needs by now.
+
+        Raises:
+            Crowded: there is no room for it.
+        """
         if size <= SMALL_BODY or size <= self._size:
-            return True
+            return
         if not self._room.take(self._sender, size - self._size):
-            return False
+            raise Crowded
         self._size = size
-        return True
 
     def leave(self) -> None:
         """Make room for others."""

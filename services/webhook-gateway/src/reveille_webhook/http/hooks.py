@@ -22,7 +22,7 @@ from reveille_webhook.domain.endpoint import OpenEndpoint
 from reveille_webhook.domain.inflate import CODINGS
 from reveille_webhook.domain.ratelimit import SlidingCounters
 from reveille_webhook.domain.request import Request, text_of
-from reveille_webhook.domain.room import Place, Room
+from reveille_webhook.domain.room import Crowded, Place, Room
 from reveille_webhook.http import reply
 from reveille_webhook.http.reply import Reply, Sender
 from reveille_webhook.usecases.answers import UnknownHookError, UnparsableError
@@ -39,10 +39,6 @@ _METHODS = frozenset({"POST", "GET", "HEAD", "OPTIONS"})
 _WRONG = frozenset({401, 403})
 _CODINGS = CODINGS | {"", "identity"}
 _log = logs.get_logger(__name__)
-
-
-class Crowded(Exception):
-    """There is no room for the body now."""
 
 
 class SenderGone(Exception):
@@ -150,13 +146,11 @@ class Hooks:
             self._debt.add(address, now)
             return reply.NOT_FOUND
         self._tracing.found(trace.get_current_span(), endpoint)
-        coding = text_of(scope["headers"], "content-encoding").lower()
-        if coding not in _CODINGS:
+        if text_of(scope["headers"], "content-encoding").lower() not in _CODINGS:
             return reply.ENCODED
         method = str(scope["method"])
         request = Request(scope["headers"], b"", method, self._url(scope), address)
-        # What is compressed may grow up to the cap.
-        place = self._room.place(address, endpoint.max_body_bytes if coding in CODINGS else 0)
+        place = self._room.place(address)
         try:
             return await self._take(endpoint, request, receive, carrier, place, now)
         except (SenderGone, asyncio.CancelledError):
@@ -193,7 +187,7 @@ class Hooks:
         if body is None:
             await self._receive.too_large(endpoint, request, carrier)
             return reply.too_large(endpoint.max_body_bytes)
-        answer = await self._receive(endpoint, request.with_body(body), carrier, started)
+        answer = await self._receive(endpoint, request.with_body(body), place, carrier, started)
         self._tracing.stored(trace.get_current_span(), answer)
         self._charge(answer, request.client, now)
         if answer.status == 413:
@@ -242,13 +236,10 @@ async def _read(receive: Receiver, headers: Any, cap: int, place: Place) -> byte
         size += len(part)
         if size > cap:
             return None
-        if not place.holds(size):
-            raise Crowded
+        place.hold(size)
         if part:
             parts.append(part)
         if not message.get("more_body", False):
-            if not place.holds(size + place.growth):
-                raise Crowded
             return parts[0] if len(parts) == 1 else b"".join(parts)
 
 

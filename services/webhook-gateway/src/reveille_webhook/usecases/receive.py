@@ -27,6 +27,7 @@ from reveille_webhook.domain.provider import (
     reads_id,
 )
 from reveille_webhook.domain.request import Request, text_of
+from reveille_webhook.domain.room import Place
 from reveille_webhook.domain.signature import verify
 from reveille_webhook.domain.states import DeliveryState, Outcome, SignatureState
 from reveille_webhook.domain.verdict import Verdict
@@ -67,14 +68,15 @@ class Receive:
         self,
         endpoint: OpenEndpoint,
         request: Request,
+        place: Place,
         carrier: Mapping[str, str],
         started: float,
     ) -> Answer:
         """Receive, and say what the sender is answered; `started` is the loop's clock.
 
         Raises:
-            UnparsableError, UnknownHookError: see there. Any other exception: the database did not
-                take the row.
+            UnparsableError, UnknownHookError, Crowded: see there. Any other exception: the database
+                did not take the row.
         """
         provider = told(PROVIDERS[endpoint.provider], endpoint.options.generic)
         secrets = tuple(each.value for each in endpoint.secrets)
@@ -93,6 +95,9 @@ class Receive:
             return await self._refuse.too_large(draft)
         except Broken:
             return await self._unparsable(draft, verdict, "the body is not what its coding says")
+        if whole is not request:
+            # One at a time is read back, so it may do without a place until its size is known.
+            place.hold(len(request.body) + len(whole.body))
         parsed = parsing.parse(
             whole.body,
             request.content_type,
