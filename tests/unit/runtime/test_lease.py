@@ -5,12 +5,14 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import Collection, Sequence
+from typing import Any
 from uuid import UUID
 
 import pytest
 
 from reveille_runtime.ids import new_id, new_token
 from reveille_runtime.lease import ExpiryWitness, Lease, LeaseKeeper, LeaseLost
+from reveille_testkit.waiting import eventually
 
 
 class Clock:
@@ -125,10 +127,15 @@ async def test_a_lease_that_cannot_wait_for_the_next_round_is_renewed_sooner(clo
         rounds.put_nowait(len(leases))
         return [lease.id for lease in leases]
 
+    async def over() -> bool:
+        return keeper.ok_for(1)
+
     keeper = LeaseKeeper(renew, duration=3000, interval=1000, monotonic=clock)
     loop = asyncio.create_task(keeper.run())
     async with asyncio.timeout(10):
         assert await rounds.get() == 0
+        # Until that round is over, and the next one planned.
+        await eventually(over, "the first round")
         async with keeper.hold(Lease(new_id(), new_token()), duration=0.3) as held:
             assert [await rounds.get() for _ in range(2)] == [1, 1]
             held.check()
@@ -200,13 +207,13 @@ async def test_rounds_that_hang_leave_a_short_lease_time_for_another(
             await asyncio.Event().wait()
         return await rows.renew(leases)
 
-    real = asyncio.timeout
+    real = asyncio.wait
 
-    def at_once(delay: float) -> asyncio.Timeout:
-        clock.now += delay if hanging else 0
-        return real(0 if hanging else 10)
+    async def at_once(waited: set[asyncio.Future[Any]], timeout: float) -> tuple[Any, Any]:
+        clock.now += timeout if hanging else 0
+        return await real(waited, timeout=0 if hanging else 10)
 
-    monkeypatch.setattr(asyncio, "timeout", at_once)
+    monkeypatch.setattr(asyncio, "wait", at_once)
     keeper = LeaseKeeper(renew, duration=30, interval=10, monotonic=clock)
     async with keeper.hold(rows.claim()) as held:
         clock.now += 9
