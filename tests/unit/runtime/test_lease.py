@@ -127,10 +127,11 @@ async def test_a_lease_that_cannot_wait_for_the_next_round_is_renewed_sooner(clo
         rounds.put_nowait(len(leases))
         return [lease.id for lease in leases]
 
+    keeper = LeaseKeeper(renew, duration=3000, interval=1000, monotonic=clock)
+
     async def over() -> bool:
         return keeper.ok_for(1)
 
-    keeper = LeaseKeeper(renew, duration=3000, interval=1000, monotonic=clock)
     loop = asyncio.create_task(keeper.run())
     async with asyncio.timeout(10):
         assert await rounds.get() == 0
