@@ -452,22 +452,29 @@ def test_secrets_that_are_not_shown_are_sent_again_and_differ_only_where_the_res
     assert plan(agent_with('{command: [run], env: {API_KEY: "********", LEVEL: "1"}}'), shown) == []
 
 
-def test_an_archived_agent_is_refused_and_exported_only_where_a_rule_names_it() -> None:
-    things = read(
+def test_an_archived_agent_is_refused_unless_it_is_left_as_a_rule_has_it() -> None:
+    text = (
         "workspace: {name: W}\n"
         "agents: [{name: a, adapter: echo}, {name: b, adapter: echo}]\n"
         "autopilots: [{title: T, agent: a, mode: run_only, prompt: Look.}]\n"
     )
+    things = read(text)
     standing = as_made(things)
     for name in ("a", "b"):
         standing.things["agent", "", name].status = agent_pb2.AGENT_STATUS_ARCHIVED
 
-    with pytest.raises(Failure) as raised:
-        plan(things, standing)
+    def told(wanted: str) -> list[str]:
+        with pytest.raises(Failure) as raised:
+            plan(read(wanted), standing)
+        return [each.description.partition(";")[0] for each in raised.value.violations]
 
-    told = [each.description for each in raised.value.violations]
-    assert told[1].startswith("agent 'b' is archived and stays so")
-    assert [each["name"] for each in document_of(standing)["agents"]] == ["a"]
+    a, b = (f"agent {name!r} is archived and stays so" for name in ("a", "b"))
+    assert told(text) == [b]
+    assert told(text.replace("name: a,", "name: a, runTimeout: 1h,")) == [a, b]
+    # What is exported is what there is.
+    exported = document_of(standing)
+    assert [each["name"] for each in exported["agents"]] == ["a"]
+    assert plan(read(yaml.safe_dump(exported)), standing) == []
 
 
 def test_what_is_wrong_is_told_by_its_key_in_the_file() -> None:

@@ -6,7 +6,6 @@ from collections.abc import Iterator
 from typing import Any
 
 from reveille.autopilot.v1 import autopilot_pb2, workspace_service_pb2
-from reveille.heartbeat.v1 import agent_pb2
 from reveille_cli.apply import hook_options
 from reveille_cli.apply.plan import get
 from reveille_cli.apply.standing import Standing
@@ -22,7 +21,7 @@ def document_of(standing: Standing) -> dict[str, Any]:
     for kind in LISTED:
         things = []
         for thing in _of(standing, kind):
-            if kind is AGENT and _is_over(thing, standing):
+            if kind is AGENT and standing.is_over(thing):
                 continue
             written = _thing(kind, thing, standing)
             if kind is AUTOPILOT:
@@ -38,13 +37,6 @@ def document_of(standing: Standing) -> dict[str, Any]:
         if things:
             document[kind.key] = things
     return document
-
-
-def _is_over(agent: agent_pb2.Agent, standing: Standing) -> bool:
-    """Tell whether an agent is archived and no rule names it any more."""
-    if agent.status != agent_pb2.AGENT_STATUS_ARCHIVED:
-        return False
-    return all(rule.agent_id != agent.agent_id for rule in _of(standing, AUTOPILOT))
 
 
 def _of(standing: Standing, kind: Kind, parent: str = "") -> Iterator[Any]:

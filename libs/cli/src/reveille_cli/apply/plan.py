@@ -105,10 +105,14 @@ def make_plan(
             changes.append(Change(Action.CREATE, wanted, None, _as_new(wanted)))
         else:
             _refuse_fixed(wanted, current, found)
+            steps: list[Change] = []
             if differences := _differences(wanted, current, standing):
-                changes.append(Change(Action.UPDATE, wanted, current, differences))
+                steps.append(Change(Action.UPDATE, wanted, current, differences))
             if _has_unseen(wanted, current):
-                changes.append(Change(Action.SEND_SECRETS, wanted, current))
+                steps.append(Change(Action.SEND_SECRETS, wanted, current))
+            if wanted.kind is AGENT and (steps or standing.is_over(current)):
+                _refuse_archived(wanted, current, found)
+            changes += steps
         changes += _secret(wanted, current, hints) + _force(wanted, current)
     found.check()
     return changes
@@ -242,11 +246,17 @@ def _refuse_fixed(wanted: Wanted, current: Any, found: Problems) -> None:
         if kinds[0] != kinds[1]:
             found.add(wanted.line, f"{where} is a {kinds[0]}; delete it, or use another label")
             return
-    if wanted.kind is AGENT and current.status == agent_pb2.AGENT_STATUS_ARCHIVED:
-        found.add(wanted.line, f"{where} is archived and stays so; take another name for a new one")
     for path in _FIXED.get(wanted.kind.word, ()):
         if path in wanted.paths and get(wanted.message, path) != get(current, path):
             found.add(wanted.line, f"{where}: {path} is {get(current, path)} and stays so")
+
+
+def _refuse_archived(wanted: Wanted, current: agent_pb2.Agent, found: Problems) -> None:
+    if current.status == agent_pb2.AGENT_STATUS_ARCHIVED:
+        found.add(
+            wanted.line,
+            f"agent {wanted.name!r} is archived and stays so; take another name for a new one",
+        )
 
 
 def _secret(wanted: Wanted, current: Any, hints: Mapping[str, set[str]]) -> list[Change]:

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any
 
+from reveille.heartbeat.v1 import agent_pb2
 from reveille_cli.apis import AGENTS, AUTOPILOTS, WORKSPACES, Api
 from reveille_cli.connection import Client
 from reveille_cli.failures import refused
@@ -28,6 +29,14 @@ class Standing:
         """Give the id of an agent; empty when there is none of that name."""
         thing = self.things.get((kind, "", name))
         return "" if thing is None else str(getattr(thing, f"{kind}_id"))
+
+    def is_over(self, agent: agent_pb2.Agent) -> bool:
+        """Tell whether an agent is archived and no rule has it any more."""
+        return agent.status == agent_pb2.AGENT_STATUS_ARCHIVED and all(
+            thing.agent_id != agent.agent_id
+            for (kind, _, _), thing in self.things.items()
+            if kind == "autopilot"
+        )
 
     def name_of_agent(self, agent_id: str) -> str:
         """Give the name of an agent; the id when it is not known."""
