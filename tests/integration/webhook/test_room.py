@@ -6,14 +6,18 @@ import asyncio
 import contextlib
 import gzip
 import json
+import weakref
 from collections.abc import AsyncIterator
+from typing import Any
 
+import pytest
 import pytest_asyncio
 from tests.integration.webhook.conftest import SECRET, Gateway, Stage, signature
 from tests.integration.webhook.peer import FakeAutopilot
 from tests.integration.webhook.test_protocol import connected, head
 
 from reveille_testkit.waiting import eventually
+from reveille_webhook.domain import parsing
 from reveille_webhook.domain.endpoint import MOST_BODY_BYTES
 from reveille_webhook.domain.room import SMALL_BODY, Room
 
@@ -118,3 +122,29 @@ async def test_a_compressed_body_takes_what_it_has_grown_to_as_well(
     assert (refused.status, refused.json["error"]["reason"]) == (429, "too_busy")
     assert await taken(gateway) == before
     assert len(await gateway.rows()) == 3
+
+
+@pytest.mark.parametrize("provider", ["generic_hmac", "slack"])
+async def test_what_was_read_of_a_body_is_gone_while_others_are_waited_for(
+    gateway: Gateway, peer: FakeAutopilot, provider: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Document(dict[str, Any]):
+        """One that can be looked for."""
+
+    made: list[weakref.ref[Document]] = []
+    read = parsing.parse
+
+    def parse(*given: Any, **how: Any) -> parsing.Parsed:
+        document = Document(read(*given, **how).document)
+        made.append(weakref.ref(document))
+        return parsing.Parsed(document)
+
+    monkeypatch.setattr(parsing, "parse", parse)
+    hook = await gateway.hook(provider, secret=None)
+    peer.may_admit.clear()
+    asking = asyncio.ensure_future(gateway.post(hook, SMALL, secret=None))
+    with contextlib.ExitStack() as stack:
+        stack.callback(peer.may_admit.set)
+        await peer.until(lambda peer: bool(peer.admitted))
+        assert [each() for each in made] == [None]
+    assert (await asking).status == 200

@@ -111,8 +111,10 @@ def test_no_line_passes_for_another_field() -> None:
         "\nType\nNotification"
     )
     in_the_message = {"Message": lines_of(sent).removeprefix("Message\n").rstrip("\n")}
+    but_its_type = {**in_the_message, "Type": "Notification"}
+    but_its_type["Message"] = in_the_message["Message"].removesuffix("\nType\nNotification")
 
     assert state_of(sent, signature) is SignatureState.VALID
-    for forged in (in_its_type, in_its_topic, in_the_message):
+    for forged in (in_its_type, in_its_topic, in_the_message, but_its_type):
         assert lines_of(forged) == lines_of(sent)
         assert state_of(forged, signature) is SignatureState.INVALID
