@@ -260,6 +260,35 @@ def test_a_moment_that_has_passed_is_refused_before_anything_is_done(
     assert "at must lie in the future" in outcome.json["error"]["message"]
 
 
+def test_of_what_is_there_only_what_changes_is_checked(apply: Any, tmp_path: Path) -> None:
+    """A moment that was in the past all along is no news; options that are asked for are."""
+    once = autopilot_pb2.Trigger(trigger_id="t-once", label="once", enabled=True)
+    once.schedule.run_at.FromJsonString("2020-01-01T09:00:00Z")
+    there = standing(once, hook("first"))
+    refusal = InvalidArgument.of("options.rate_per_minute", "is too much")
+
+    def tried(moment: str, options: str) -> list[str]:
+        text = FILE.replace(
+            "{label: first, provider: github}",
+            f"{{label: first, provider: github{options}}}\n      - {{label: once, at: {moment},"
+            " enabled: false}",
+        ).replace(
+            "      - {label: second, provider: github, signingSecret: {fromEnv: HUB_SECRET}}\n", ""
+        )
+        (tmp_path / "w.yaml").write_text(text, encoding="utf-8")
+        answers = [Answer(ENDPOINTS, "CheckEndpoint", refusal)] if options else []
+        outcome = apply("--dry-run", "-o", "json", answers=[*there, *answers])
+        error = outcome.json.get("error", {})
+        return [each["description"] for each in error.get("violations", ())]
+
+    late = "trigger 'once': at must lie in the future"
+    assert tried("2020-01-01T09:00Z", "") == []
+    assert tried("2020-01-01T10:00Z", ", options: {rate_per_minute: 9}") == [
+        "trigger 'first': options.rate_per_minute: is too much",
+        late,
+    ]
+
+
 def test_an_export_says_how_many_triggers_no_file_can_name(desk: Desk) -> None:
     rest = standing(hook("first"), hook(""), hook(""))[1:]
     found = standing()[0]
