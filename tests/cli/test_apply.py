@@ -245,6 +245,8 @@ def test_a_dry_run_says_what_it_did_not_check(apply: Any) -> None:
     assert outcome.exit_code == 0
     assert "Nothing was changed. What a service judges only when it is done" in outcome.err
     assert "~ agent a: send secrets" in outcome.out
+    # Whether secrets are other ones is not known yet.
+    assert "2 of 5 things differ." in outcome.err
 
 
 def test_a_moment_that_has_passed_is_refused_before_anything_is_done(

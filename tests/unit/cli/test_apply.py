@@ -17,6 +17,7 @@ from reveille_cli.apply.plan import HIDDEN, Action, Change, make_plan
 from reveille_cli.apply.standing import Standing
 from reveille_cli.apply.wanted import Wanted, read_wanted
 from reveille_cli.failures import Failure
+from reveille_webhook.domain.endpoint import hint_of
 
 EXAMPLE = Path(__file__).resolve().parents[3] / "examples" / "workspace.yaml"
 SECRET = "0123456789abcdef"
@@ -427,13 +428,17 @@ def test_a_schedule_that_cannot_be_is_refused_with_its_line(clock: str, told: st
     assert refusal.startswith(told)
 
 
-def test_a_secret_is_known_by_its_last_characters_not_bytes(
-    monkeypatch: pytest.MonkeyPatch,
+@pytest.mark.parametrize(
+    ("end", "hint"), [("äöüß", "äöüß"), ("ab\tc", "ab?c")], ids=["characters", "unprintable"]
+)
+def test_a_secret_is_known_by_its_last_characters_as_the_gateway_shows_them(
+    end: str, hint: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv("UMLAUTS", "0123456789 äöüß")
-    things = read(HOOK.replace("options: OPTIONS", "signingSecret: {fromEnv: UMLAUTS}"))
+    monkeypatch.setenv("SOME_SECRET", f"0123456789ab {end}")
+    things = read(HOOK.replace("options: OPTIONS", "signingSecret: {fromEnv: SOME_SECRET}"))
 
-    assert plan(things, as_made(things), **{"id of builds": {"äöüß"}}) == []
+    assert plan(things, as_made(things), **{"id of builds": {hint}}) == []
+    assert hint_of(f"0123456789ab {end}".encode()) == hint
 
 
 def agent_with(env: str) -> list[Wanted]:
