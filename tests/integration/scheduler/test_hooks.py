@@ -175,6 +175,48 @@ async def test_a_scope_that_its_owner_hangs_on_delays_no_other(
     assert asked[0] == {*names, "bad"}
 
 
+async def test_many_scopes_that_an_owner_hangs_on_keep_no_question_about_others_back(
+    replica: Replica, owner: Owner, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """They are asked about one by one; beside them a question that one more spoils is divided."""
+    monkeypatch.setattr("reveille_scheduler.usecases.plan_hooks.PATIENCE_SECONDS", 100.0)
+    monkeypatch.setattr("reveille_scheduler.usecases.plan_hooks.MOST_CALLS", 2)
+    hung = {f"hung-{n}" for n in range(4)}
+    sound = {f"sound-{n}" for n in range(3)}
+    spoiling = hung
+    hanging = asyncio.Event()
+    hanging.set()
+
+    async def answer(request: pb.PlanScopesRequest, context: Any) -> None:
+        about = {scope.id for scope in request.scopes}
+        if len(about) == 1 and about <= hung:
+            await hanging.wait()
+        if about & spoiling:
+            await context.abort(grpc.StatusCode.DEADLINE_EXCEEDED, "no answer in time")
+
+    async def executed() -> set[str]:
+        done = await replica.ledger()
+        return {each.scope_id for each in done if each.state is ExecutionState.SUCCESS}
+
+    owner.hook = answer
+    owner.plan = planned
+    await due(replica, *hung)
+    await replica.run()
+
+    spoiling = hung | {"bad"}
+    hanging.clear()
+    await replica.scopes.put([wish(name, rule=Hook()) for name in (*sound, "bad")])
+    await start_at(replica, NOON + MINUTE)
+    batch = await replica.plan_hooks.take("tidy", 10)
+    assert batch is not None
+    assert len(batch.asked) == 8
+    asking = asyncio.ensure_future(replica.plan_hooks.ask(batch, replica.executor.start))
+    await eventually(executed, "the sound ones", until=lambda found: found == sound)
+    assert not asking.done()
+    hanging.set()
+    await asking
+
+
 @pytest.mark.parametrize(
     "code",
     [

@@ -44,7 +44,8 @@ PUT_ASIDE = timedelta(seconds=30)
 # over before the scopes can be taken again.
 LEAST_PATIENCE_SECONDS = 1.0
 ASKED_FOR_SECONDS = 29.0
-# Questions of one batch that may be at its owner at once.
+# Questions of one batch that may be at its owner at once; as many again about single scopes that it
+# had no answer about before, which would keep the others' waiting.
 MOST_CALLS = 8
 _log = logs.get_logger(__name__)
 
@@ -129,11 +130,12 @@ class PlanHooks:
             )
             return
         until = self._monotonic() + ASKED_FOR_SECONDS
-        calls = asyncio.Semaphore(MOST_CALLS)
         silent: list[pb.HookScope] = []
         causes: list[str] = []
 
-        async def settle(request: pb.PlanScopesRequest, patience: float) -> None:
+        async def settle(
+            request: pb.PlanScopesRequest, patience: float, calls: asyncio.Semaphore
+        ) -> None:
             try:
                 async with calls:
                     left = until - self._monotonic()
@@ -147,7 +149,7 @@ class PlanHooks:
             except Exception as error:  # noqa: BLE001 - an answer nobody can read is the owner's
                 if len(request.scopes) > 1 and _divisible(error):
                     shorter = max(patience / 2, LEAST_PATIENCE_SECONDS)
-                    await _all(settle(half, shorter) for half in _halves(request))
+                    await _all(settle(half, shorter, calls) for half in _halves(request))
                     return
                 causes.append(str(error))
                 silent.extend(request.scopes)
@@ -157,8 +159,11 @@ class PlanHooks:
                 self._apart -= _keys(request)
                 begin(await self._record(batch, found))
 
-        questions = _questions(batch.request, self._apart)
-        await _all(settle(each, PATIENCE_SECONDS) for each in questions)
+        parts = []
+        for questions in _questions(batch.request, self._apart):
+            calls = asyncio.Semaphore(MOST_CALLS)
+            parts += [settle(each, PATIENCE_SECONDS, calls) for each in questions]
+        await _all(parts)
         if silent:
             _log.warning(
                 "A job's owner did not say what is due; it will be asked again.",
@@ -219,15 +224,15 @@ async def _all(parts: Iterable[Coroutine[Any, Any, None]]) -> None:
 
 def _questions(
     request: pb.PlanScopesRequest, apart: Collection[ScopeKey]
-) -> list[pb.PlanScopesRequest]:
-    """Ask about some scopes one by one, after all the others together."""
-    parts: list[list[pb.HookScope]] = [[]]
+) -> tuple[list[pb.PlanScopesRequest], list[pb.PlanScopesRequest]]:
+    """Ask about most scopes together, and about some one by one."""
+    together: list[pb.HookScope] = []
+    alone: list[pb.HookScope] = []
     for each in request.scopes:
-        if (request.job_name, each.kind, each.id) in apart:
-            parts.append([each])
-        else:
-            parts[0].append(each)
-    return [_about(request, part) for part in parts if part]
+        known = (request.job_name, each.kind, each.id) in apart
+        (alone if known else together).append(each)
+    others = [_about(request, together)] if together else []
+    return others, [_about(request, [each]) for each in alone]
 
 
 def _halves(request: pb.PlanScopesRequest) -> list[pb.PlanScopesRequest]:
