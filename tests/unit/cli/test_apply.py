@@ -383,7 +383,7 @@ autopilots:
   - title: T
     agent: " a "
     mode: run_only
-    prompt: Look.
+    prompt: " Look. "
     issueTitle: |
       Report of {{date}}
 """
@@ -392,7 +392,8 @@ autopilots:
     workspace, agent, rule = (standing.things[each.key] for each in things)
     assert workspace.quota.action == workspace_service_pb2.QUOTA_ACTION_OFF
     assert (agent.name, list(agent.invocation_user_ids)) == ("a", ["ann"])
-    assert rule.issue_title_template == "Report of {{date}}"
+    # A prompt is what it is, blanks and all.
+    assert (rule.issue_title_template, rule.prompt) == ("Report of {{date}}", " Look. ")
     agent.max_concurrent_runs = 1
 
     assert plan(things, standing) == []
@@ -460,7 +461,7 @@ def test_secrets_that_are_not_shown_are_sent_again_and_differ_only_where_the_res
 def test_an_archived_agent_is_refused_unless_it_is_left_as_a_rule_has_it() -> None:
     text = (
         "workspace: {name: W}\n"
-        "agents: [{name: a, adapter: echo}, {name: b, adapter: echo}]\n"
+        "agents: [{name: a, adapter: echo}, {name: b, adapter: echo}, {name: c, adapter: echo}]\n"
         "autopilots: [{title: T, agent: a, mode: run_only, prompt: Look.}]\n"
     )
     things = read(text)
@@ -478,7 +479,7 @@ def test_an_archived_agent_is_refused_unless_it_is_left_as_a_rule_has_it() -> No
     assert told(text.replace("name: a,", "name: a, runTimeout: 1h,")) == [a, b]
     # What is exported is what there is.
     exported = document_of(standing)
-    assert [each["name"] for each in exported["agents"]] == ["a"]
+    assert [each["name"] for each in exported["agents"]] == ["a", "c"]
     assert plan(read(yaml.safe_dump(exported)), standing) == []
 
 
