@@ -5,9 +5,11 @@ from __future__ import annotations
 import asyncio
 import contextvars
 from collections.abc import Sequence
+from typing import Any
 
 import asyncpg
 import pytest
+import uvloop
 
 from reveille_runtime.batcher import Batcher
 from reveille_runtime.errors import ResourceExhausted, Unavailable
@@ -584,3 +586,41 @@ async def test_a_cancelled_caller_of_many_takes_all_that_waits_with_it() -> None
 
 async def _named(batch: Sequence[Item]) -> list[str]:
     return [key for key, _ in batch]
+
+
+class NoSuchTime(asyncio.SelectorEventLoop):
+    """A loop to which the next hour is as good as now; its handles then do not say when."""
+
+    def call_at(  # type: ignore[override]  # nothing here depends on the callback's types
+        self, when: float, callback: Any, *args: Any, context: Any = None
+    ) -> Any:
+        if when - self.time() < 60:
+            return super().call_at(when, callback, *args, context=context)
+        return self.call_soon(callback, *args, context=context)
+
+
+def test_uvloop_gives_a_handle_without_a_time_where_the_moment_is_now() -> None:
+    loop = uvloop.new_event_loop()
+    try:
+        handle = loop.call_at(loop.time(), print)
+        assert not hasattr(handle, "when")
+        handle.cancel()
+    finally:
+        loop.close()
+
+
+def test_no_answer_is_lost_where_the_next_batch_may_begin_as_good_as_now() -> None:
+    async def scenario() -> list[str | BaseException]:
+        gate = Gate()
+        batcher: Batcher[Item, str] = Batcher("b", gate, max_items=2, max_in_flight=3, gather=3600)
+        tasks = submit_all(batcher, items(1))
+        await settle()
+        # A full one begins beside the first; the last item waits for a moment when it may begin.
+        tasks += submit_all(batcher, items(3, start=1))
+        await settle()
+        assert gate.batches == [items(1), items(2, start=1)]
+        return await gate.open_all(tasks)
+
+    with asyncio.Runner(loop_factory=NoSuchTime) as runner:
+        answers = runner.run(asyncio.wait_for(scenario(), 10))
+    assert answers == [f"k{n:05}={n}" for n in range(4)]

@@ -92,7 +92,7 @@ class Batcher(Generic[I, R]):
         self._queued = 0
         self._batches: set[asyncio.Task[Any] | None] = set()
         self._pump_due = False
-        self._alarm: asyncio.TimerHandle | None = None
+        self._alarm: tuple[float, asyncio.Handle] | None = None
         self._patience = Patience(self._context)
         self._closed = False
         self._idle = asyncio.Event()
@@ -245,20 +245,20 @@ class Batcher(Generic[I, R]):
         return self._ready_since + self._linger if now < busy_until else now
 
     def _pump_at(self, moment: float) -> None:
+        # Not every handle says when: uvloop's does not where the moment is as good as now.
         if self._alarm is not None:
-            if self._alarm.when() <= moment:
+            if self._alarm[0] <= moment:
                 return
-            self._alarm.cancel()
+            self._alarm[1].cancel()
         loop = asyncio.get_running_loop()
-        self._alarm = loop.call_at(moment, self._rung, context=self._context)
+        self._alarm = moment, loop.call_at(moment, self._rung, context=self._context)
 
     def _rung(self) -> None:
         self._alarm = None
         self._pump()
 
     def _cut(self) -> list[Entry[I, R]]:
-        batch: list[Entry[I, R]] = []
-        weight = 0
+        batch, weight = list[Entry[I, R]](), 0
         while self._ready and len(batch) < self._max_items:
             entry = next(iter(self._ready))
             if batch and weight + entry.size > self._max_bytes:
