@@ -62,42 +62,42 @@ class Way:
             sink.close()
 
 
-async def test_a_server_that_falls_silent_is_given_up(scratch: TestDatabase) -> None:
+@asynccontextmanager
+async def about_to_fall_silent(scratch: TestDatabase) -> AsyncIterator[tuple[Way, Database]]:
+    """Have the only connection of a pool lead through a way that can be cut."""
     settings = scratch.settings("scratch", pool_max=1)
     way = Way(settings)
     async with way.open():
         changes = {"url": way.url, "command_timeout": 0.2}
         async with Database(settings.model_copy(update=changes)) as database:
             await database.now()
+            yield way, database
 
-            way.cut()
-            asked = asyncio.create_task(database.now())
-            await asyncio.wait({asked}, timeout=LIMIT)
 
-            assert asked.done()
-            assert isinstance(asked.exception(), TimeoutError)
-            async with asyncio.timeout(LIMIT):
-                await database.now()
+async def test_a_server_that_falls_silent_is_given_up(scratch: TestDatabase) -> None:
+    async with about_to_fall_silent(scratch) as (way, database):
+        way.cut()
+        asked = asyncio.create_task(database.now())
+        await asyncio.wait({asked}, timeout=LIMIT)
+
+        assert asked.done()
+        assert isinstance(asked.exception(), TimeoutError)
+        async with asyncio.timeout(LIMIT):
+            await database.now()
 
 
 async def test_a_statement_that_is_given_up_costs_no_connection(scratch: TestDatabase) -> None:
     """Its caller's time was over: the pool must not wait for the silent server in its place."""
-    settings = scratch.settings("scratch", pool_max=1)
-    way = Way(settings)
-    async with way.open():
-        changes = {"url": way.url, "command_timeout": 0.2}
-        async with Database(settings.model_copy(update=changes)) as database:
+    async with about_to_fall_silent(scratch) as (way, database):
+        way.cut()
+        asked = asyncio.create_task(database.now())
+        await way.lost.wait()
+        asked.cancel()
+        await asyncio.wait({asked}, timeout=LIMIT)
+
+        assert asked.done()
+        async with asyncio.timeout(LIMIT):
             await database.now()
-
-            way.cut()
-            asked = asyncio.create_task(database.now())
-            await way.lost.wait()
-            asked.cancel()
-            await asyncio.wait({asked}, timeout=LIMIT)
-
-            assert asked.done()
-            async with asyncio.timeout(LIMIT):
-                await database.now()
 
 
 async def test_a_server_that_became_a_standby_is_left(scratch: TestDatabase) -> None:

@@ -414,7 +414,11 @@ async def test_a_first_line_that_is_not_ours_is_refused(
     assert await gateway.rows() == []
 
 
-async def test_who_reads_nothing_is_hung_up_on(gateway: Gateway) -> None:
+@asynccontextmanager
+async def answer_nobody_takes(
+    gateway: Gateway,
+) -> AsyncIterator[tuple[asyncio.StreamReader, StrictProtocol]]:
+    """Have a request under way whose sender takes nothing of what is written."""
     hook = await gateway.hook(secret=None)
     peer = gateway.stage.peer
     peer.may_admit.clear()
@@ -423,26 +427,24 @@ async def test_who_reads_nothing_is_hung_up_on(gateway: Gateway) -> None:
         await peer.until(lambda peer: bool(peer.admitted))
         connection = await only_connection(gateway)
         connection.pause_writing()
+        yield reader, connection
+
+
+async def test_who_reads_nothing_is_hung_up_on(gateway: Gateway) -> None:
+    async with answer_nobody_takes(gateway) as (reader, _):
         later(gateway, gateway.edge.connections.limits.request_timeout - 1)
         assert len(gateway.edge.connections) == 1
         later(gateway, gateway.edge.connections.limits.request_timeout + 1)
         with contextlib.suppress(ConnectionError):
             assert await reader.read() == b""
-        peer.may_admit.set()
+        gateway.stage.peer.may_admit.set()
 
 
 async def test_who_only_reads_slowly_gets_the_answer(gateway: Gateway) -> None:
-    hook = await gateway.hook(secret=None)
-    peer = gateway.stage.peer
-    peer.may_admit.clear()
-    async with connected(gateway) as (reader, writer):
-        writer.write(head(hook.token, "Host: x", "Content-Length: 7") + BODY)
-        await peer.until(lambda peer: bool(peer.admitted))
-        connection = await only_connection(gateway)
-        connection.pause_writing()
+    async with answer_nobody_takes(gateway) as (reader, connection):
         connection.resume_writing()
         later(gateway, gateway.edge.connections.limits.request_timeout + 1)
-        peer.may_admit.set()
+        gateway.stage.peer.may_admit.set()
 
         assert (await read_response(reader)).status == 200
 
