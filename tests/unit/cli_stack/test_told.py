@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import io
 import json
 import os
+import sys
 from dataclasses import replace
 from pathlib import Path
 
@@ -139,16 +141,16 @@ def test_options_go_to_another_process_and_back() -> None:
 
 
 def test_a_log_on_a_full_disk_loses_lines_and_nothing_else(
-    data_dir: DataDir, monkeypatch: pytest.MonkeyPatch
+    data_dir: DataDir, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     heard = io.StringIO()
     listener = _EventListener(heard, data_dir)
     monkeypatch.setattr(data_dir.__class__, "begin_log", lambda *_: Path("/dev/full"))
-    before = os.dup(2)
-    try:
-        listener.note("stopping")
-    finally:
-        os.dup2(before, 2)
-        os.close(before)
+    # Its own: the descriptor of the log is put in the place of that of the errors.
+    errors = (tmp_path / "errors").open("w")
+    monkeypatch.setattr(sys, "stderr", errors)
+    listener.note("stopping")
+    with contextlib.suppress(OSError):
+        errors.close()
 
     assert json.loads(heard.getvalue()) == {"kind": "note", "text": "stopping"}
