@@ -10,6 +10,7 @@ from typing import Any, ClassVar
 
 from reveille.events.v1 import event_service_pb2 as events
 from reveille.events.v1 import event_service_pb2_grpc as events_grpc
+from reveille_runtime import app as runtime_app
 from reveille_runtime.app import App, main
 from reveille_runtime.config import ServiceSettings
 from reveille_runtime.lifecycle import Background, Loop
@@ -47,8 +48,28 @@ class Events(events_grpc.EventServiceServicer):
 @asynccontextmanager
 async def resource() -> AsyncIterator[None]:
     note("resource opened")
+    try:
+        yield
+    finally:
+        note("resource closed")
+
+
+@asynccontextmanager
+async def stuck() -> AsyncIterator[None]:
     yield
-    note("resource closed")
+    await asyncio.Event().wait()
+
+
+class Stuck:
+    """A component that never ends its stop."""
+
+    name = "stuck"
+
+    async def run(self) -> None:
+        await asyncio.Event().wait()
+
+    async def stop(self) -> None:
+        await asyncio.Event().wait()
 
 
 async def build(app: App[Settings]) -> None:
@@ -71,7 +92,14 @@ async def build(app: App[Settings]) -> None:
 
     async def close_front_end() -> None:
         note("front end closed")
+        if app.settings.behave == "stick":
+            raise RuntimeError("cannot close")
 
+    if app.settings.behave == "stick":
+        # Long enough for a test.
+        vars(runtime_app)["_RESOURCES"] = 0.6
+        await app.resource(stuck())
+        app.works(Stuck())
     claimer = Loop("claimer", claim, interval=3600)
     app.claims(claimer)
     app.works(Background("worker", work))

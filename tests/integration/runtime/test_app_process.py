@@ -8,6 +8,7 @@ import os
 import signal
 import socket
 import sys
+import time
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
@@ -18,6 +19,7 @@ from grpc_health.v1 import health_pb2, health_pb2_grpc
 
 from reveille.events.v1 import event_service_pb2 as events
 from reveille.events.v1 import event_service_pb2_grpc as events_grpc
+from reveille_runtime.app import CLOSING, SETTLING
 from reveille_runtime.client import Channels, stream
 from reveille_runtime.telemetry import Telemetry
 from reveille_testkit.rpc import Keyring
@@ -145,6 +147,27 @@ async def test_a_service_that_still_waits_is_not_serving_and_stops_at_once(
     assert code == 0
     assert lines[-1] == "resource closed"
     assert "service.ready" not in [entry["action"] for entry in logged]
+
+
+async def test_each_part_of_a_stop_has_its_time_and_none_keeps_the_next_from_its_turn(
+    launcher: Launcher,
+) -> None:
+    """Whoever asked for the stop kills the process when that takes longer than was agreed."""
+    service = await launcher.start(behave="stick", drain_grace="0.1")
+    await service.line("claimed")
+    began = time.monotonic()
+    service.process.terminate()
+    code, lines, logged = await service.end()
+
+    assert code == 0
+    assert time.monotonic() - began < 3 * (0.1 + SETTLING) + CLOSING
+    assert lines[-3:] == ["front end closed", "worker ended", "resource closed"]
+    assert [entry["action"] for entry in logged][3:] == [
+        "task.failed",
+        "component.stop_timeout",
+        "service.stop_overdue",
+        "service.stopped",
+    ]
 
 
 async def test_a_failed_start_closes_what_was_opened(launcher: Launcher) -> None:

@@ -12,7 +12,7 @@ import pytest
 
 from reveille_runtime.db import Database
 from reveille_runtime.hints import Hearing, Hint, HintBus, Notifier
-from reveille_runtime.lifecycle import Supervisor
+from reveille_runtime.supervisor import Supervisor
 from reveille_testkit.database import TestDatabase
 
 CHANNEL = "scratch.things"

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextvars import ContextVar
 
 import pytest
 from structlog.testing import capture_logs
 
-from reveille_runtime import lifecycle
 from reveille_runtime.backoff import Backoff
-from reveille_runtime.lifecycle import Background, Loop, Supervisor, TaskScope
+from reveille_runtime.lifecycle import Background, Loop, TaskScope
+from reveille_runtime.supervisor import Supervisor
 
 FAR = 3600.0
 CALLER: ContextVar[str] = ContextVar("caller", default="nobody")
@@ -25,7 +25,9 @@ async def limit() -> AsyncIterator[None]:
 
 @pytest.fixture
 def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(lifecycle, "_BACKOFF", Backoff(first=0.001, longest=0.002))
+    for module in ("lifecycle", "supervisor"):
+        quick = Backoff(first=0.001, longest=0.002)
+        monkeypatch.setattr(f"reveille_runtime.{module}._BACKOFF", quick)
 
 
 class Counter:
@@ -280,7 +282,7 @@ async def test_all_components_share_the_time_of_their_stop() -> None:
 async def test_one_that_does_not_even_hear_its_cancellation_is_left_behind(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(lifecycle, "_MOMENT", 0.01)
+    monkeypatch.setattr("reveille_runtime.supervisor.MOMENT", 0.01)
     notes: list[str] = []
     deaf = Deaf("deaf", cancellable=False)
     supervisor = Supervisor()
@@ -296,6 +298,56 @@ async def test_one_that_does_not_even_hear_its_cancellation_is_left_behind(
 
     assert stopping.done()
     assert notes == ["+first", "-first"]
+
+
+class Trouble(Noted):
+    """A component whose stop does not end as it should."""
+
+    def __init__(self, name: str, notes: list[str], stop: Callable[[], Awaitable[None]]) -> None:
+        super().__init__(name, notes)
+        self._stop = stop
+
+    async def stop(self) -> None:
+        await self._stop()
+
+
+async def fail() -> None:
+    raise ConnectionResetError("the database is gone")
+
+
+async def hang() -> None:
+    """Wait as for a silent database: not even a cancellation ends the work at once."""
+    scope = TaskScope("work")
+    stubborn = Deaf("stubborn", cancellable=False)
+    scope.spawn(stubborn.run())
+    await stubborn.at_work.wait()
+    try:
+        await scope.close()
+    finally:
+        stubborn.over.set()
+
+
+@pytest.mark.parametrize(
+    ("stop", "told"), [(fail, "component.stop_failed"), (hang, "component.stop_timeout")]
+)
+async def test_a_component_that_cannot_stop_keeps_no_other_from_its_end(
+    monkeypatch: pytest.MonkeyPatch, stop: Callable[[], Awaitable[None]], told: str
+) -> None:
+    monkeypatch.setattr("reveille_runtime.supervisor.MOMENT", 0.01)
+    notes: list[str] = []
+    supervisor = Supervisor()
+    supervisor.add(Noted("first", notes))
+    supervisor.add(Trouble("trouble", notes, stop))
+    await supervisor.start()
+    await asyncio.sleep(0)
+
+    with capture_logs() as logged:
+        stopping = asyncio.create_task(supervisor.stop(grace=0.01))
+        await asyncio.wait({stopping}, timeout=5)
+
+    assert stopping.done()
+    assert notes == ["+first", "+trouble", "-first"]
+    assert [(entry["action"], entry["component"]) for entry in logged] == [(told, "trouble")]
 
 
 async def test_a_supervisor_stops_before_its_start_and_stays_stopped() -> None:

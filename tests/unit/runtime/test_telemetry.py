@@ -6,6 +6,7 @@ import base64
 import json
 import os
 import threading
+import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -15,7 +16,7 @@ from google.protobuf.json_format import ParseDict
 from opentelemetry.exporter.otlp.proto.common.trace_encoder import encode_spans
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 from opentelemetry.sdk.trace import ReadableSpan
-from opentelemetry.sdk.trace.export import SpanExportResult
+from opentelemetry.sdk.trace.export import BatchSpanProcessor, SpanExporter, SpanExportResult
 
 from reveille_runtime import carrier
 from reveille_runtime.otlp_file import OtlpFileSpanExporter, traces_file
@@ -146,6 +147,27 @@ def test_a_full_disk_is_a_failed_export_and_no_crash(tmp_path: Path) -> None:
         OtlpFileSpanExporter(tmp_path / "file" / "t.jsonl").export(log.ended)
         is SpanExportResult.FAILURE
     )
+
+
+def test_a_collector_that_does_not_answer_holds_up_no_end() -> None:
+    """The SDK itself would wait half a minute, which is longer than who stops a service does."""
+    asked, answered = threading.Event(), threading.Event()
+
+    class Silent(SpanExporter):
+        def export(self, spans: Sequence[ReadableSpan]) -> SpanExportResult:
+            asked.set()
+            answered.wait(60)
+            return SpanExportResult.SUCCESS
+
+    telemetry = Telemetry.of("autopilot", [BatchSpanProcessor(Silent(), schedule_delay_millis=1)])
+    telemetry.tracer.start_span("x").end()
+    assert asked.wait(10)
+    began = time.monotonic()
+
+    assert telemetry.shutdown(timeout=0.01) is False
+
+    assert time.monotonic() - began < 10
+    answered.set()
 
 
 def test_a_root_seed_follows_the_sampler(monkeypatch: pytest.MonkeyPatch) -> None:

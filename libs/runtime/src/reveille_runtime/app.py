@@ -3,7 +3,9 @@
 `run(Settings, build)` listens first (NOT_SERVING), then calls `build(app)`, which opens what the
 service needs and registers servicers and loops, then serves. The end, on SIGTERM or SIGINT: loops
 that claim work stop → health says NOT_SERVING → a pause → watch streams end → the server stops →
-workers finish → resources close in reverse → telemetry is flushed. A second signal ends at once.
+workers finish → resources close in reverse → telemetry is flushed. Each of these has its time, and
+the failure of one keeps no other from its turn: the stop ends before whoever asked for it kills the
+process. A second signal ends at once.
 
     async def build(app: App[Settings]) -> None:  # in wiring.py
         database = await app.resource(Database(app.settings.database, app.telemetry))
@@ -24,17 +26,18 @@ import gc
 import os
 import signal
 import sys
-from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, AsyncExitStack
 from enum import IntEnum
-from typing import Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
 from reveille_runtime import logs
 from reveille_runtime.client import Channels
 from reveille_runtime.config import ServiceSettings, load_settings
 from reveille_runtime.interceptors.access import UndeclaredMethodsError
-from reveille_runtime.lifecycle import Component, Supervisor
+from reveille_runtime.lifecycle import Component, TaskScope
 from reveille_runtime.server import GrpcServer, ListenError
+from reveille_runtime.supervisor import MOMENT, Supervisor
 from reveille_runtime.telemetry import Telemetry
 from reveille_runtime.tokens import (
     KeyFileError,
@@ -47,6 +50,11 @@ T = TypeVar("T")
 S = TypeVar("S", bound=ServiceSettings)
 
 _log = logs.get_logger(__name__)
+# How long each of the three stages of a stop may take beyond its grace, to cancel what is late.
+SETTLING = 2.0
+# And how long everything that is closed behind them; telemetry gets what resources leave of it.
+CLOSING = 5.0
+_RESOURCES = 3.0
 # New objects between two looks of the garbage collector at the youngest.
 _COLLECT_AFTER = 10_000
 
@@ -78,7 +86,7 @@ class App(Generic[S]):
         self._claiming = Supervisor(self._report_health)
         self._working = Supervisor(self._report_health)
         self._resources = AsyncExitStack()
-        self._on_drain: list[Callable[[], Awaitable[None]]] = []
+        self._on_drain: list[Callable[[], Coroutine[Any, Any, None]]] = []
         self._stopped = False
 
     async def resource(self, manager: AbstractAsyncContextManager[T]) -> T:
@@ -106,7 +114,7 @@ class App(Generic[S]):
         """Run something that finishes work (batchers, lease keepers): it stops after the server."""
         self._working.add(component)
 
-    def on_drain(self, stop: Callable[[], Awaitable[None]]) -> None:
+    def on_drain(self, stop: Callable[[], Coroutine[Any, Any, None]]) -> None:
         """Stop another front end (HTTP) together with the gRPC server."""
         self._on_drain.append(stop)
 
@@ -129,18 +137,36 @@ class App(Generic[S]):
         if self._stopped:
             return
         self._stopped = True
-        settings = self.settings
         _log.info("The service is stopping.", action="service.stopping")
-        await self._claiming.stop(settings.drain_grace)
-        await self.server.drain(settings.drain_pause)
-        await asyncio.gather(
-            self.server.stop(settings.drain_grace), *(stop() for stop in self._on_drain)
-        )
-        await self._working.stop(settings.drain_grace)
-        await self._resources.aclose()
+        pause, grace = self.settings.drain_pause, self.settings.drain_grace
+        await self._stage("claims", grace + SETTLING, self._claiming.stop(grace))
+        await self._stage("drain", pause + SETTLING, self.server.drain(pause))
+        fronts = [stop() for stop in self._on_drain]
+        await self._stage("calls", grace + SETTLING, self.server.stop(grace), *fronts)
+        await self._stage("work", grace + SETTLING, self._working.stop(grace))
+        loop = asyncio.get_running_loop()
+        over = loop.time() + CLOSING
+        await self._stage("resources", _RESOURCES, self._resources.aclose())
         # Exporters block; the loop has nothing else to do, but a signal must still be heard.
-        await asyncio.to_thread(self.telemetry.shutdown)
+        if not await asyncio.to_thread(self.telemetry.shutdown, over - loop.time()):
+            _log.warning("Telemetry was not written in time.", action="service.telemetry_lost")
         _log.info("The service has stopped.", action="service.stopped")
+
+    async def _stage(self, name: str, limit: float, *works: Coroutine[Any, Any, None]) -> None:
+        """Do a part of the stop within `limit` seconds, whatever becomes of it."""
+        # The scope says what failed.
+        scope = TaskScope(f"stop {name}")
+        tasks = [scope.spawn(work) for work in works]
+        _, late = await asyncio.wait(tasks, timeout=limit - MOMENT)
+        if late:
+            _log.warning(
+                "A part of the stop takes too long; leaving it behind.",
+                action="service.stop_overdue",
+                part=name,
+            )
+            for task in late:
+                task.cancel()
+            await asyncio.wait(late, timeout=MOMENT)
 
     async def _report_health(self, _healthy: bool) -> None:
         await self.server.set_healthy(not (self._claiming.sick or self._working.sick))
@@ -191,7 +217,11 @@ async def _serve(settings: S, build: Callable[[App[S]], Awaitable[None]]) -> Exi
         finally:
             for task in (starting, told):
                 task.cancel()
-            await asyncio.gather(starting, told, return_exceptions=True)
+            # Not for ever: a start that waits for a silent database ends when its pool is closed.
+            await asyncio.wait({starting, told}, timeout=MOMENT)
+            if starting.done() and not starting.cancelled():
+                # Looked at: what failed because we end is nothing to report.
+                starting.exception()
             await app.stop()
     return code
 

@@ -48,7 +48,8 @@ _Q = load_queries("reveille_runtime", "db.sql")
 _FIRST_PAUSE = 0.1
 _LONGEST_PAUSE = 2.0
 _ATTEMPTS = 6
-_CLOSE_SECONDS = 10.0
+# Whoever still holds a connection by then was asked to end, and cancelled, before.
+_CLOSE_SECONDS = 2.0
 
 
 class Tx:

@@ -1,4 +1,4 @@
-"""Background work with an owner: loops, supervised components, and scopes of tasks.
+"""Background work with an owner: loops, components, and scopes of tasks.
 
 Everything here may be stopped twice and before it was started, and nothing swallows cancellation.
 Tasks run in an empty context, so that work begun during an RPC carries neither that call's
@@ -8,7 +8,6 @@ deadline nor its caller nor its span.
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import os
 from collections.abc import Awaitable, Callable, Coroutine
 from contextvars import Context
@@ -20,9 +19,6 @@ from reveille_runtime.backoff import Backoff
 _log = logs.get_logger(__name__)
 
 _BACKOFF = Backoff(first=0.2, longest=30.0, jitter=0.5)
-# A restarted component counts as well again after this long.
-STABLE_AFTER = 5.0
-_MOMENT = 0.5
 
 
 class Wakeable(Protocol):
@@ -105,7 +101,7 @@ class Loop:
             pause = await self._step()
         except Exception:  # noqa: BLE001 (a loop outlives every failure of its step)
             self.failures += 1
-            pause = _BACKOFF.delay(self.failures, _seed(self.name))
+            pause = _BACKOFF.delay(self.failures, seed_of(self.name))
             _log.exception(
                 "A loop's step failed; it will be repeated.",
                 action="loop.step_failed",
@@ -141,7 +137,7 @@ async def _hinted(hint: Wakeable, timeout: float) -> bool:
     return True
 
 
-def _seed(name: str) -> str:
+def seed_of(name: str) -> str:
     """Keep equal replicas that failed together from trying again together."""
     return f"{name}/{os.getpid()}"
 
@@ -166,14 +162,19 @@ class TaskScope:
         return task
 
     async def close(self, grace: float = 0.0) -> None:
-        """Wait up to `grace` for the tasks, then cancel them and wait for their end."""
+        """Wait up to `grace` for the tasks, then cancel them and wait for their end.
+
+        That wait is as long as their clean-up takes, which a silent database may hold up: whoever
+        has no time for that cancels this call, and leaves them behind.
+        """
         if self._tasks and grace > 0:
             await asyncio.wait(set(self._tasks), timeout=grace)
         while self._tasks:
             tasks = set(self._tasks)
             for task in tasks:
                 task.cancel()
-            await asyncio.gather(*tasks, return_exceptions=True)
+            # Not gathered: that would not end by a cancellation before they do.
+            await asyncio.wait(tasks)
             self._tasks -= tasks
 
     def _ended(self, task: asyncio.Task[Any]) -> None:
@@ -188,128 +189,6 @@ class TaskScope:
                 task=task.get_name(),
                 exc_info=error,
             )
-
-
-class Supervisor:
-    """Runs components: started in order, stopped in reverse, restarted when they die.
-
-    `on_health` hears False when a component died, and True once all have been up for a while.
-    """
-
-    def __init__(
-        self,
-        on_health: Callable[[bool], Awaitable[None]] | None = None,
-        *,
-        stable_after: float = STABLE_AFTER,
-    ) -> None:
-        self._on_health = on_health
-        self._stable_after = stable_after
-        self._components: list[Component] = []
-        self._running: dict[str, asyncio.Task[None]] = {}
-        self._sick: set[str] = set()
-        self._noting: set[asyncio.Task[None]] = set()
-        self._started = False
-        self._stopping = asyncio.Event()
-
-    @property
-    def sick(self) -> frozenset[str]:
-        """The components that died and are not yet known to be well again."""
-        return frozenset(self._sick)
-
-    def add(self, component: Component) -> None:
-        """Supervise a component; it starts at once when the others already run."""
-        if any(each.name == component.name for each in self._components):
-            raise ValueError(f"two components are called {component.name}")
-        self._components.append(component)
-        if self._started and not self._stopping.is_set():
-            self._launch(component)
-
-    async def start(self) -> None:
-        """Start every component."""
-        if self._started or self._stopping.is_set():
-            return
-        self._started = True
-        for component in self._components:
-            self._launch(component)
-
-    async def stop(self, grace: float = 10.0) -> None:
-        """Stop in reverse order, all within `grace`; what still runs by then is cancelled."""
-        self._stopping.set()
-        loop = asyncio.get_running_loop()
-        over = loop.time() + grace
-        late: set[asyncio.Task[None]] = set()
-        for component in reversed(self._components):
-            task = self._running.pop(component.name, None)
-            await component.stop()
-            if task is not None:
-                _, running = await asyncio.wait({task}, timeout=max(0.0, over - loop.time()))
-                late |= running
-        if late:
-            # Those that were asked when the time was up already need but a moment.
-            _, late = await asyncio.wait(late, timeout=_MOMENT)
-        for task in late:
-            _log.warning(
-                "A component did not stop in time; cancelling it.",
-                action="component.stop_timeout",
-                component=task.get_name(),
-            )
-            task.cancel()
-        if late:
-            # Not for ever: who waits for a database that is silent ends when its pool is closed.
-            await asyncio.wait(late, timeout=_MOMENT)
-
-    def _launch(self, component: Component) -> None:
-        self._running[component.name] = asyncio.get_running_loop().create_task(
-            self._keep(component), name=component.name, context=Context()
-        )
-
-    async def _keep(self, component: Component) -> None:
-        failures = 0
-        loop = asyncio.get_running_loop()
-        while not self._stopping.is_set():
-            began = loop.time()
-            well = loop.call_later(self._stable_after, self._recovered, component.name)
-            try:
-                await component.run()
-                error: BaseException | None = None
-            except asyncio.CancelledError as raised:
-                task = asyncio.current_task()
-                if task is None or task.cancelling():
-                    raise
-                # Not ours: something that it waited for was cancelled by somebody else.
-                error = raised
-            except Exception as raised:  # noqa: BLE001 (whatever it was, it is restarted)
-                error = raised
-            finally:
-                well.cancel()
-            if self._stopping.is_set():
-                return
-            failures = 1 if loop.time() - began > self._stable_after else failures + 1
-            pause = _BACKOFF.delay(failures, _seed(component.name))
-            _log.error(
-                "A component ended unexpectedly; restarting it.",
-                action="component.crashed",
-                component=component.name,
-                failures=failures,
-                pause=round(pause, 3),
-                exc_info=error,
-            )
-            await self._note(component.name, sick=True)
-            with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(pause):
-                    await self._stopping.wait()
-
-    def _recovered(self, name: str) -> None:
-        if name in self._sick:
-            task = asyncio.ensure_future(self._note(name, sick=False))
-            self._noting.add(task)
-            task.add_done_callback(self._noting.discard)
-
-    async def _note(self, name: str, *, sick: bool) -> None:
-        before = bool(self._sick)
-        (self._sick.add if sick else self._sick.discard)(name)
-        if bool(self._sick) != before and self._on_health is not None:
-            await self._on_health(not self._sick)
 
 
 class Background:

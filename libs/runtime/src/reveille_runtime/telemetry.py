@@ -6,6 +6,7 @@ Without an endpoint nothing is exported, nothing is warned about, and spans cost
 from __future__ import annotations
 
 import os
+import threading
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -124,8 +125,18 @@ class Telemetry:
         if self._metrics is not None:
             self._metrics.force_flush()
 
-    def shutdown(self) -> None:
-        """Write out everything and stop; the last thing a process does."""
+    def shutdown(self, timeout: float = 5.0) -> bool:
+        """Write out everything and stop, the last thing a process does; False when time was short.
+
+        The SDK's own shutdown waits half a minute for a collector that does not answer, for spans
+        and for metrics: longer than whoever stops a service does.
+        """
+        ending = threading.Thread(target=self._shut_down, name="telemetry shutdown", daemon=True)
+        ending.start()
+        ending.join(timeout)
+        return not ending.is_alive()
+
+    def _shut_down(self) -> None:
         if self._traces is not None:
             self._traces.shutdown()
         if self._metrics is not None:

@@ -19,7 +19,7 @@ from reveille_cli.stack.record import Phase, read_record, write_record
 _PAUSE = 0.05
 
 
-def shut_down(data_dir: DataDir, note: Callable[[str], None], timeout: float = 120.0) -> None:
+def shut_down(data_dir: DataDir, note: Callable[[str], None], timeout: float = 180.0) -> None:
     """Stop what runs, tidy up after a supervisor that died; NotRunning when there is neither."""
     if not data_dir.root.exists():
         raise NotRunning.on(data_dir.root)
