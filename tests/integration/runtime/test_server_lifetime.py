@@ -21,11 +21,11 @@ from reveille.heartbeat.v1 import agent_pb2
 from reveille.heartbeat.v1 import workspace_replica_service_pb2 as replica
 from reveille.heartbeat.v1 import workspace_replica_service_pb2_grpc as replica_grpc
 from reveille_runtime.client import reads_of, service_config, stream
-from reveille_runtime.errors import Unavailable
+from reveille_runtime.errors import ResourceExhausted, Unavailable
 from reveille_runtime.healthcheck import main as healthcheck
 from reveille_runtime.rpc_errors import as_domain_errors
 from reveille_runtime.server import OPTIONS, ListenError, draining_error
-from reveille_testkit.rpc import Keyring, RpcRig
+from reveille_testkit.rpc import Keyring, RpcRig, serving
 
 SERVICE = "reveille.events.v1.EventService"
 
@@ -64,8 +64,8 @@ class Replica(replica_grpc.WorkspaceReplicaServiceServicer):
 
 
 class Rig(RpcRig):
-    def __init__(self, keys: Keyring) -> None:
-        super().__init__(keys)
+    def __init__(self, keys: Keyring, *, max_concurrent: int = 2000) -> None:
+        super().__init__(keys, max_concurrent=max_concurrent)
         self.replica = Replica()
         self.server.add(events_grpc.add_EventServiceServicer_to_server, Events(self))
         self.server.add(replica_grpc.add_WorkspaceReplicaServiceServicer_to_server, self.replica)
@@ -174,6 +174,24 @@ async def test_work_beyond_the_grace_is_cancelled_and_cleans_up(rig: Rig) -> Non
     assert rig.replica.cleaned_up
     with pytest.raises(grpc.aio.AioRpcError):
         await work
+
+
+async def test_a_server_that_is_full_refuses_calls_and_still_answers_probes(tmp_path: Path) -> None:
+    """One that looks dead is restarted, and what it was doing falls on the others."""
+    rig = Rig(Keyring(tmp_path / "keys"), max_concurrent=1)
+    async with serving(rig):
+        work = asyncio.ensure_future(rig.put())
+        await rig.replica.entered.wait()
+
+        with pytest.raises(ResourceExhausted) as refused, as_domain_errors():
+            await rig.put()
+        assert refused.value.reason == "OVERLOADED"
+        assert refused.value.retry_after
+        assert await rig.health() == "SERVING"
+
+        rig.replica.release.set()
+        await work
+        await rig.put()
 
 
 async def test_a_stream_ends_of_its_age_and_a_call_does_not(

@@ -16,7 +16,7 @@ from grpc_health.v1 import health, health_pb2, health_pb2_grpc
 from grpc_reflection.v1alpha import reflection, reflection_pb2_grpc
 
 from reveille_runtime import logs
-from reveille_runtime.errors import Unavailable
+from reveille_runtime.errors import ResourceExhausted, Unavailable
 from reveille_runtime.interceptors.access import AccessTable, ServerAccess
 from reveille_runtime.interceptors.chain import (
     EXEMPT_SERVICES,
@@ -57,7 +57,8 @@ class GrpcServer:
     """Serves the added services on one address.
 
     `draining` is set when the service is about to stop: every watch stream waits on it too, and
-    ends with `draining_error()`.
+    ends with `draining_error()`. Of `max_concurrent` calls and streams at once, a further one is
+    RESOURCE_EXHAUSTED.
     """
 
     def __init__(
@@ -76,7 +77,7 @@ class GrpcServer:
         self._reflect = reflect
         self._router = _Router()
         self._access = AccessTable()
-        self._in_flight = InFlight()
+        self._in_flight = InFlight(max_concurrent)
         self._health = health.aio.HealthServicer()
         self._healthy = True
         self._stopped = False
@@ -96,7 +97,9 @@ class GrpcServer:
                 ),
             ],
             options=OPTIONS,
-            maximum_concurrent_rpcs=max_concurrent,
+            # Behind our own limit, which spares the probes: it bounds those too, and what comes in
+            # faster than it can be refused.
+            maximum_concurrent_rpcs=2 * max_concurrent,
         )
         self._server.add_generic_rpc_handlers((self._router,))
 
@@ -207,16 +210,24 @@ def draining_error() -> Unavailable:
 
 
 class InFlight:
-    """Counts calls, from before the first stage to after the last."""
+    """Counts calls, from before the first stage to after the last, and refuses what is too much.
 
-    def __init__(self) -> None:
+    Health probes never come here: a server that is full is not dead, and to restart it for that
+    makes the others fuller.
+    """
+
+    def __init__(self, limit: int) -> None:
         self.count = 0
+        self._limit = limit
         self._idle = asyncio.Event()
         self._idle.set()
 
     @asynccontextmanager
-    async def around(self, call: RpcCall) -> AsyncIterator[None]:  # noqa: ARG002 (a stage)
-        """Count one call."""
+    async def around(self, call: RpcCall) -> AsyncIterator[None]:
+        """Count one call, or refuse it."""
+        if self.count >= self._limit:
+            # Outside all other stages: a refusal must cost little.
+            await call.context.abort_with_status(to_grpc_status(_full(self.count)))
         self.count += 1
         self._idle.clear()
         try:
@@ -290,6 +301,12 @@ class _Gate(grpc.aio.ServerInterceptor):
         if self._router.open or method.startswith(EXEMPT_SERVICES):
             return await continuation(handler_call_details)
         return grpc.unary_unary_rpc_method_handler(_not_ready)
+
+
+def _full(count: int) -> ResourceExhausted:
+    return ResourceExhausted(
+        "OVERLOADED", f"the server has {count} calls at work already", retry_after=1.0
+    )
 
 
 async def _not_ready(_request: bytes, context: grpc.aio.ServicerContext[Any, Any]) -> None:

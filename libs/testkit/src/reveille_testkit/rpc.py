@@ -120,7 +120,9 @@ class SpanLog(SpanProcessor):
 class RpcRig:
     """One server with its servicers, and channels to it in anyone's name."""
 
-    def __init__(self, keys: Keyring, *, validators: Validators | None = None) -> None:
+    def __init__(
+        self, keys: Keyring, *, validators: Validators | None = None, max_concurrent: int = 2000
+    ) -> None:
         self.keys = keys
         self.spans = SpanLog()
         self.telemetry = Telemetry.of("test", [self.spans])
@@ -130,6 +132,7 @@ class RpcRig:
             verifier=keys.verifier(),
             validators=validators,
             reflect=True,
+            max_concurrent=max_concurrent,
         )
         self._channels: list[Channels] = []
 
