@@ -54,6 +54,7 @@ REFUSED = {
     "space in a name": (["Host: x", "X Bad: a", "Content-Length: 7"], 400),
     "upgrade": (["Host: x", "Connection: upgrade", "Upgrade: websocket"], 400),
     "large header": (["Host: x", "X-Large: " + "x" * (LIMIT_OF_BYTES + 1)], 431),
+    "large name": (["Host: x", "X" * (LIMIT_OF_BYTES + 1) + ": y"], 431),
     "many headers": (["Host: x", *(f"X-{n}: y" for n in range(LIMIT_OF_HEADERS))], 431),
 }
 
@@ -166,6 +167,15 @@ async def test_who_asks_before_sending_a_body_is_told_to_go_on(gateway: Gateway)
     assert answer.status == 200
 
 
+async def test_before_its_time_nobody_is_told_to_go_on(gateway: Gateway) -> None:
+    hook = await gateway.hook(secret=None)
+    request = head(hook.token, "Host: x", "Content-Length: 7", "Expect: 100-continue")
+
+    answer = await gateway.raw(request.replace(b"HTTP/1.1", b"HTTP/1.0") + BODY)
+
+    assert answer.status == 200
+
+
 async def test_an_answer_without_a_body_goes_out_too(gateway: Gateway) -> None:
     hook = await gateway.hook(provider="trello")
     asked = f"HEAD /hooks/{hook.token} HTTP/1.1\r\nHost: x\r\n\r\n".encode()
@@ -236,6 +246,31 @@ async def test_slow_heads_are_ended_with_408(gateway: Gateway, request_part: byt
 
         assert answer.status == 408
         assert await reader.read() == b""
+
+
+async def test_an_empty_line_after_an_answer_begins_a_head(gateway: Gateway) -> None:
+    async with connected(gateway) as (reader, writer):
+        writer.write(b"GET / HTTP/1.1\r\nHost: x\r\n\r\n")
+        assert (await read_response(reader)).status == 404
+        writer.write(b"\r\n")
+        await heard(gateway)
+        later(gateway, gateway.edge.connections.limits.head_timeout + 1)
+
+        assert await reader.read() == b""
+
+
+async def test_a_slow_head_leaves_its_body_less_time(gateway: Gateway) -> None:
+    hook = await gateway.hook(secret=None)
+    async with connected(gateway) as (reader, writer):
+        writer.write(f"POST /hooks/{hook.token} HTTP/1.1\r\nHost: x\r\n".encode())
+        connection = await only_connection(gateway)
+        connection._began -= 4
+        writer.write(b"Content-Length: 7\r\n\r\n" + BODY[:3])
+        await heard(gateway)
+        later(gateway, gateway.edge.connections.limits.request_timeout - 2)
+
+        assert connection.transport.is_closing()
+        assert (await read_response(reader)).status == 408
 
 
 async def test_who_connects_and_says_nothing_is_hung_up_on(gateway: Gateway) -> None:
@@ -469,6 +504,9 @@ async def test_an_address_that_holds_its_connections_gets_no_more_until_it_lets_
             async with connected(gateway) as (excess, late):
                 late.write(b"GET / HTTP/1.1\r\nHost: x\r\n\r\n")
                 refused = await read_response(excess)
+                # It takes nobody else's place while it is still to be closed.
+                assert gateway.edge._server is not None
+                assert len(gateway.edge._server.server_state.connections) == 2
                 assert await excess.read() == b""
             later(gateway, gateway.edge.connections.limits.head_timeout + 1)
             assert await first.read() == b""

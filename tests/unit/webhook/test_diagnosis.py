@@ -65,12 +65,66 @@ RIGHT = b"sha256=" + made(BODY).hex().encode()
             b"sha256=" + made(b'{"a":"x/y","b":1}').hex().encode(),
             "reserialized_body:keys in order",
         ),
+        (
+            b"sha256=" + made(json.dumps(json.loads(BODY), indent=2).encode()).hex().encode(),
+            "reserialized_body:indented",
+        ),
+        (
+            b"sha256=" + made(b'{"b":1,"a":"x\\/y"}').hex().encode(),
+            "reserialized_body:compact",
+        ),
         (b"sha256=" + made(BODY + b"\n").hex().encode(), "trailing_newline"),
         (b"sha256=" + b"0" * 64, None),
     ],
 )
 def test_a_mistake_is_found(value: bytes | None, note: str | None) -> None:
     assert found(value) == ([] if note is None else [note])
+
+
+@pytest.mark.parametrize(
+    ("signed", "body", "note"),
+    [
+        (BODY, BODY + b"\n", "trailing_newline"),
+        (BODY, BODY + b"\r\n", "trailing_newline"),
+        (BODY, b"\xef\xbb\xbf" + BODY, "body_encoding"),
+        (b'{"b": 1}', b'{"b":1}', "reserialized_body:with spaces"),
+        (rb'{"a":"\u00e9"}', '{"a":"\u00e9"}'.encode(), "reserialized_body:compact"),
+    ],
+)
+def test_what_changed_a_body_on_its_way_is_found(signed: bytes, body: bytes, note: str) -> None:
+    assert found(b"sha256=" + made(signed).hex().encode(), body=body) == [note]
+
+
+def test_a_hook_without_a_live_secret_says_so_first() -> None:
+    def notes(*headers: tuple[bytes, bytes]) -> list[Finding]:
+        return diagnose(GITHUB, [], (), Request(headers, BODY), NOW)
+
+    assert notes((b"x-hub-signature-256", RIGHT)) == [Finding("no_secret")]
+    assert notes() == [Finding("no_secret"), Finding("header_missing")]
+
+
+def test_a_header_that_came_twice_or_holds_nothing_is_told() -> None:
+    right = (b"x-hub-signature-256", RIGHT)
+
+    assert diagnose(GITHUB, [SECRET], (), Request([right, right], BODY), NOW) == [
+        Finding("header_twice")
+    ]
+    # It came, so it is no sign of another sender.
+    assert found(b"") == ["header_missing"]
+
+
+@pytest.mark.parametrize("written", [b"soon", b"", None])
+def test_a_time_that_cannot_be_read_is_told(written: bytes | None) -> None:
+    slack = PROVIDERS["slack"]
+    (one,) = samples(slack)
+    name = b"x-slack-request-timestamp"
+    headers = [each for each in one.request.headers if each[0] != name]
+    if written is not None:
+        headers.append((name, written))
+
+    notes = diagnose(slack, [one.secret], (), replace(one.request, headers=headers), NOW)
+
+    assert notes == [Finding("time_unreadable")]
 
 
 @pytest.mark.parametrize("provider", ["okta", "cloudevents", "generic_token"])
@@ -170,12 +224,25 @@ def test_a_signature_over_what_was_then_compressed_is_told() -> None:
     assert diagnose(GITHUB, [SECRET], (), bomb, NOW) == []
 
 
-def test_the_address_that_was_signed_is_told() -> None:
-    square = PROVIDERS["square"]
-    (one,) = samples(square)
-    seen = replace(one.request, url=one.request.url.replace("https:", "http:"))
+@pytest.mark.parametrize(
+    ("signed", "seen", "difference"),
+    [
+        ("https://hooks.test/h", "http://hooks.test/h", "with https"),
+        ("http://hooks.test/h", "https://hooks.test/h", "with http"),
+        ("https://hooks.test/h/", "https://hooks.test/h", "with a slash at its end"),
+        ("https://hooks.test/h", "https://hooks.test/h?a=1", "without its query"),
+        ("https://hooks.test/h", "https://hooks.test/another", None),
+    ],
+)
+def test_the_address_that_was_signed_is_told(
+    signed: str, seen: str, difference: str | None
+) -> None:
+    value = base64.b64encode(made(signed.encode() + BODY))
+    request = Request([(b"x-square-hmacsha256-signature", value)], BODY, "POST", seen)
 
-    assert diagnose(square, [one.secret], (), seen, NOW) == [Finding("url", "with https")]
+    notes = diagnose(PROVIDERS["square"], [SECRET], (), request, NOW)
+
+    assert notes == ([] if difference is None else [Finding("url", difference)])
 
 
 def test_the_scheme_of_another_sender_is_recognised() -> None:
@@ -201,6 +268,17 @@ def test_a_secret_that_is_decoded_otherwise_is_told() -> None:
     )
 
     assert diagnose(standard, [secret], (), request, NOW) == [Finding("secret_encoding", "text")]
+
+
+@pytest.mark.parametrize(
+    ("secret", "encoding"),
+    [((b"k" * 20).hex().encode(), "hex"), (base64.b64encode(b"k" * 20), "base64")],
+)
+def test_a_secret_that_should_have_stayed_a_text_is_told(secret: bytes, encoding: str) -> None:
+    value = b"sha256=" + made(BODY, b"k" * 20).hex().encode()
+    request = Request([(b"x-hub-signature-256", value)], BODY)
+
+    assert diagnose(GITHUB, [secret], (), request, NOW) == [Finding("secret_encoding", encoding)]
 
 
 def test_every_finding_has_words_and_none_tells_a_credential() -> None:

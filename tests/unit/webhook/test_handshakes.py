@@ -17,6 +17,7 @@ from reveille_webhook.domain.states import SignatureState
 from reveille_webhook.providers.table import PROVIDERS
 
 SECRET = b"a secret that the sender has"
+LONG = "x" * 3000
 
 
 def asked(
@@ -55,7 +56,8 @@ def test_discord_pings_of_both_kinds(document: Any, status: int, body: bytes) ->
     reply = one("discord", asked(document))
 
     assert (reply.status, reply.body) == (status, body)
-    assert answers("discord", asked({"type": 1, "event": {"type": "X"}})) == [None, None]
+    for kind in (0, 1):
+        assert answers("discord", asked({"type": kind, "event": {"type": "X"}})) == [None, None]
 
 
 def test_zoom_gets_the_token_signed_but_no_message_of_its_own() -> None:
@@ -78,6 +80,7 @@ def test_meta_is_known_by_its_token() -> None:
     assert one("meta", asked(query={**query, "hub.verify_token": "x"})).status == 403
     assert one("meta", asked(query=query, secrets=())).status == 403
     assert answers("meta", asked(query={"hub.mode": "subscribe"})) == [None]
+    assert answers("meta", asked(query={**query, "hub.mode": "unsubscribe"})) == [None]
 
 
 def test_a_token_of_meta_that_says_so_signs_nothing_and_is_the_only_one() -> None:
@@ -107,6 +110,7 @@ def test_a_token_of_meta_that_says_so_signs_nothing_and_is_the_only_one() -> Non
         ("dropbox", asked(query={"challenge": "c"}), b"c"),
         ("notion", asked({"verification_token": "secret_1"}), b""),
         ("aws_sns", asked({"Type": "SubscriptionConfirmation"}), b""),
+        ("aws_sns", asked({"Type": "UnsubscribeConfirmation"}), b""),
         ("woocommerce", asked(body=b"webhook_id=17"), b""),
         ("trello", asked(), b""),
     ],
@@ -128,12 +132,52 @@ def test_whatever_is_no_question_is_not_answered(provider: str) -> None:
 @pytest.mark.parametrize(
     ("provider", "message"),
     [
-        ("monday", {"challenge": "c", "event": {"type": "x"}}),
-        ("notion", {"verification_token": "secret_1", "type": "page.created"}),
+        ("monday", asked({"challenge": "c", "event": {"type": "x"}})),
+        ("notion", asked({"verification_token": "secret_1", "type": "page.created"})),
+        ("woocommerce", asked(body=b"webhook_id=17&id=4")),
     ],
+    ids=lambda value: value if isinstance(value, str) else "",
 )
-def test_what_holds_more_than_a_question_is_none(provider: str, message: Any) -> None:
-    assert answers(provider, asked(message)) == [None]
+def test_what_holds_more_than_a_question_is_none(provider: str, message: Asked) -> None:
+    assert answers(provider, message) == [None]
+
+
+@pytest.mark.parametrize(
+    ("provider", "question"),
+    [
+        ("slack", asked({"type": "url_verification", "challenge": LONG})),
+        ("monday", asked({"challenge": LONG})),
+        (
+            "meta",
+            asked(
+                query={
+                    "hub.mode": "subscribe",
+                    "hub.challenge": LONG,
+                    "hub.verify_token": SECRET.decode(),
+                }
+            ),
+        ),
+        ("msgraph", asked(query={"validationToken": LONG})),
+        ("dropbox", asked(query={"challenge": LONG})),
+        ("okta", asked(headers={"x-okta-verification-challenge": LONG})),
+    ],
+    ids=lambda value: value if isinstance(value, str) else "",
+)
+def test_of_a_question_no_more_is_given_back_than_anybody_asks(
+    provider: str, question: Asked
+) -> None:
+    assert one(provider, question).body.count(b"x") == 2000
+
+
+@pytest.mark.parametrize(
+    ("length", "taken"), [(15, False), (16, True), (1024, True), (1025, False)]
+)
+def test_a_secret_that_is_brought_is_neither_guessable_nor_endless(
+    length: int, taken: bool
+) -> None:
+    (answer,) = answers("asana", asked(headers={"x-hook-secret": "b" * length}, secrets=()))
+
+    assert isinstance(answer, Adopted) is taken
 
 
 def test_x_gets_a_token_signed_but_no_message_of_its_own() -> None:
