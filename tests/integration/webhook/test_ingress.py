@@ -7,6 +7,7 @@ import gzip
 import hashlib
 import zlib
 from collections.abc import Callable, Mapping
+from typing import Any
 
 import brotli
 import grpc
@@ -28,6 +29,8 @@ from reveille.autopilot.v1 import dispatch_service_pb2 as pb
 from reveille.common.v1 import reason_pb2
 from reveille.webhook.v1 import endpoint_service_pb2 as endpoint_pb
 from reveille_testkit.waiting import eventually
+from reveille_webhook.domain.delivery import Answer
+from reveille_webhook.usecases.receive import Receive
 
 BODY = b'{"action":"opened"}'
 
@@ -178,8 +181,9 @@ async def test_a_compressed_body_is_verified_as_it_came_and_kept_as_it_reads(
     answer = await gateway.post(hook, packed, {"Content-Encoding": coding})
     over = await gateway.post(hook, pack(b"[" + b" " * (1 << 20)), {"Content-Encoding": coding})
     cut = await gateway.post(hook, packed[:-2], {"Content-Encoding": coding})
+    half = await gateway.post(hook, pack(b'{"action":'), {"Content-Encoding": coding})
 
-    row, large, broken = await gateway.rows()
+    row, large, broken, unread = await gateway.rows()
     assert (answer.json["status"], row["body"], row["action"]) == ("accepted", BODY, "opened")
     assert row["headers"]["content-encoding"] == coding
     assert (over.status, large["reason"], large["body"]) == (413, "body_too_large", b"")
@@ -187,6 +191,9 @@ async def test_a_compressed_body_is_verified_as_it_came_and_kept_as_it_reads(
     assert over.json["error"]["reason"] == "body_too_large"
     assert (cut.json["status"], broken["reason"]) == ("ignored", "unparsable")
     assert broken["body"] == packed[:-2]
+    # People look at what could not be read as far as it could be.
+    assert (half.json["status"], unread["reason"]) == ("ignored", "unparsable")
+    assert unread["body"] == b'{"action":'
 
 
 async def test_another_coding_is_refused_with_the_way_out(gateway: Gateway) -> None:
@@ -483,6 +490,26 @@ async def test_a_sender_in_a_hurry_is_answered_within_its_own_budget(
     # Far below what the gateway itself would wait.
     async with asyncio.timeout(5):
         answer = await gateway.post(hook, BODY, headers, secret=None)
+    peer.may_admit.set()
+
+    assert (answer.status, answer.json["status"]) == (202, "queued")
+
+
+async def test_what_its_body_took_is_part_of_what_a_sender_waits(
+    gateway: Gateway, peer: FakeAutopilot, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    receive = Receive.__call__
+
+    async def slowly(*request: Any) -> Answer:
+        *before, started = request
+        return await receive(*before, started - 60)
+
+    monkeypatch.setattr(Receive, "__call__", slowly)
+    hook = await gateway.hook()
+    peer.may_admit.clear()
+
+    async with asyncio.timeout(5):
+        answer = await gateway.post(hook, BODY)
     peer.may_admit.set()
 
     assert (answer.status, answer.json["status"]) == (202, "queued")

@@ -183,6 +183,80 @@ async def test_every_way_to_come_to_nothing_is_told_apart(
     assert findings[2].reason == "event_filtered"
 
 
+async def test_every_way_to_wait_and_to_end_is_told_apart(
+    gateway: Gateway, peer: FakeAutopilot
+) -> None:
+    hook = await gateway.hook()
+    peer.away = grpc.StatusCode.UNAVAILABLE
+    delivery_id = (await gateway.post(hook, BODY)).json["delivery_id"]
+    other = uuid4()
+
+    for changes, state, words, command in (
+        (
+            (
+                "available_at = clock_timestamp() + interval '90 s', message = 'it is away', "
+                "dispatch_attempts = 2"
+            ),
+            "waiting_for_retry",
+            "after 2 attempts (it is away); the next attempt is in",
+            "",
+        ),
+        ("message = '', dispatch_attempts = 0", "queued", "the next attempt is in", ""),
+        (
+            (
+                "lease_token = gen_random_uuid(), "
+                "lease_expires_at = clock_timestamp() + interval '9 s'"
+            ),
+            "dispatching",
+            "a worker is dispatching it",
+            "",
+        ),
+        (
+            "lease_expires_at = clock_timestamp() - interval '1 s'",
+            "waiting_for_lease",
+            "another one will take over",
+            "",
+        ),
+        (
+            (
+                "lease_token = NULL, lease_expires_at = NULL, state = 'failed', "
+                f"finished_at = clock_timestamp(), run_id = '{other}', reason = 'dispatch_failed', "
+                "sender_retries = 3"
+            ),
+            "failed",
+            (
+                "dispatch_failed; sent again by its sender, it is taken up again; "
+                "its sender counts 3 tries"
+            ),
+            f"reveille deliveries replay {delivery_id}",
+        ),
+        (
+            (
+                "state = 'dispatched', admission = 'skipped', message = 'its runtime is offline', "
+                f"content_copy_of = '{other}'"
+            ),
+            "skipped",
+            (
+                "its run was skipped: its runtime is offline; its sender counts 3 tries; the same "
+                f"signed content came before under another id, as delivery {other}"
+            ),
+            "",
+        ),
+        (
+            f"content_copy_of = NULL, replayed_from = '{other}'",
+            "skipped",
+            f"it is a replay of delivery {other}",
+            "",
+        ),
+    ):
+        await gateway.sql(f"UPDATE webhook.deliveries SET {changes}")
+        (found,) = await explained(gateway, delivery_id)
+        assert found.state == state
+        assert words in found.text
+        assert found.command == command
+    assert str(other) in found.related
+
+
 async def test_what_came_in_during_a_pause_can_be_replayed(
     gateway: Gateway, peer: FakeAutopilot
 ) -> None:
@@ -209,9 +283,16 @@ async def test_a_hook_is_explained_too(gateway: Gateway) -> None:
     )
 
     demanding = await gateway.hook("aws_sns", secret=None)
+    signed = await gateway.hook()
+    await gateway.sql(
+        "UPDATE webhook.endpoints SET previous_token_sha256 = token_sha256, "
+        "previous_token_expires_at = clock_timestamp() + interval '1 hour' WHERE id = $1",
+        signed.id,
+    )
     (open_hook,) = await explained(gateway, bearer.id)
     (refusing,) = await explained(gateway, expiring.id)
     (bare,) = await explained(gateway, demanding.id)
+    (rotated,) = await explained(gateway, signed.id)
     await gateway.endpoints().DeleteEndpoint(
         endpoint_pb.DeleteEndpointRequest(endpoint_id=str(bearer.id), revision=2)
     )
@@ -223,6 +304,11 @@ async def test_a_hook_is_explained_too(gateway: Gateway) -> None:
         "deleted",
     ]
     assert "its address is the only credential" in open_hook.text
+    assert "nothing has come in yet" in open_hook.text
+    assert rotated.state == "accepting"
+    assert "signed with one of 1 live secrets" in rotated.text
+    assert "its address before the last rotation still counts" in rotated.text
+    assert "rotation" not in open_hook.text
     assert refusing.command == f"reveille triggers secrets add {expiring.id}"
     assert bare.state == "refusing"
     assert "its sender needs one" in bare.text
