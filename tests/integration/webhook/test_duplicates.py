@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections import Counter
 from typing import Any
+from uuid import UUID
 
 import grpc
 import pytest
@@ -13,7 +14,10 @@ from tests.integration.webhook.peer import FakeAutopilot, run_of
 
 from reveille.autopilot.v1 import dispatch_service_pb2 as pb
 from reveille.common.v1 import reason_pb2
+from reveille_webhook.domain.delivery import Admission
+from reveille_webhook.domain.states import Judgement
 from reveille_webhook.store import deliveries
+from reveille_webhook.store.deliveries import Judged
 
 BODY = b'{"action":"opened"}'
 
@@ -115,6 +119,23 @@ async def test_a_copy_before_its_original_was_judged_asks_for_it(
     assert judged["attempt_count"] == 3
     # The sender's first answer stays what it was.
     assert judged["response_status"] == 202
+
+
+async def test_of_two_judgements_together_the_one_that_knows_the_answer_is_written(
+    gateway: Gateway, peer: FakeAutopilot
+) -> None:
+    peer.away = grpc.StatusCode.UNAVAILABLE
+    row_id = UUID((await gateway.post(await gateway.hook(), BODY)).json["delivery_id"])
+    said = Admission(Judgement.ACCEPTED, run_id=UUID(run_of(str(row_id))))
+    of_a_copy, of_the_first = (
+        Judged(row_id, Judgement.ACCEPTED, said, status) for status in (None, 200)
+    )
+    assert gateway.app.admit is not None
+
+    await gateway.app.admit._write([[of_a_copy], [of_the_first], [of_a_copy]])
+
+    row = await gateway.row()
+    assert (row["admission"], row["response_status"]) == ("accepted", 200)
 
 
 async def test_an_id_is_free_again_when_what_had_it_came_to_nothing(

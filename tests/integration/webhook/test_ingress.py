@@ -500,9 +500,10 @@ async def test_what_its_body_took_is_part_of_what_a_sender_waits(
 ) -> None:
     receive = Receive.__call__
 
-    async def slowly(*request: Any) -> Answer:
-        *before, started = request
-        return await receive(*before, started - 60)
+    async def slowly(
+        self: Receive, endpoint: Any, request: Any, place: Any, carrier: Any, started: float
+    ) -> Answer:
+        return await receive(self, endpoint, request, place, carrier, started - 60)
 
     monkeypatch.setattr(Receive, "__call__", slowly)
     hook = await gateway.hook()
