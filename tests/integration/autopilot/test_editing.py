@@ -275,6 +275,11 @@ async def test_a_trigger_edit_is_judged_as_a_whole(
             await edit_trigger(service, target, *paths, **values)
         assert raised.value.code() is grpc.StatusCode.INVALID_ARGUMENT
         assert field in str(raised.value.details())
+    # What an answer tells beside its settings may come back with them.
+    assert trigger.schedule.HasField("next_fire_time")
+    trigger.schedule.cron = "0 10 * * *"
+    await edit_trigger(service, trigger, "schedule.cron", schedule=trigger.schedule)
+    assert trigger.schedule.cron == "0 10 * * *"
     # Filters are replaced as a list, and cleared by an empty one; the address stays as it is.
     wanted = rule_pb.WebhookTrigger(event_filters=[rule_pb.EventFilter(event="push")])
     await edit_trigger(service, hook, "webhook.event_filters", webhook=wanted)
@@ -314,9 +319,10 @@ async def test_a_trigger_fires_once_at_its_instant_or_again_and_again(
     at = whole_second(datetime.now(UTC) + timedelta(days=1))
     user = service.as_user(CREATOR)
 
-    def once(moment: datetime, cron: str = "") -> pb.CreateTriggerRequest:
+    def once(moment: datetime, cron: str = "", nanos: int = 0) -> pb.CreateTriggerRequest:
         stamp = Timestamp()
         stamp.FromDatetime(moment)
+        stamp.nanos += nanos
         return pb.CreateTriggerRequest(
             autopilot_id=autopilot.autopilot_id,
             schedule=rule_pb.ScheduleTrigger(run_at=stamp, cron=cron),
@@ -325,6 +331,7 @@ async def test_a_trigger_fires_once_at_its_instant_or_again_and_again(
     for bad in (
         once(at - timedelta(days=2)),
         once(at + timedelta(milliseconds=1)),
+        once(at, nanos=1),
         once(at, "@daily"),
     ):
         with pytest.raises(grpc.aio.AioRpcError) as raised:

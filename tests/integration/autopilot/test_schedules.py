@@ -376,14 +376,17 @@ async def test_plans_that_make_no_sense_fail_alone(
     foreign.job_name = "retention"
     bad_scope = plan(rule_pb.Trigger(trigger_id="nonsense"), whole_second())
     crooked = plan(trigger, datetime(2026, 3, 1, 9, 0, 0, 1000, tzinfo=UTC))
-    results = await run_plan(service, foreign, bad_scope, crooked, good)
+    finer = plan(trigger, whole_second())
+    finer.plan_time.nanos = 1
+    results = await run_plan(service, foreign, bad_scope, crooked, finer, good)
     assert [result.error_code for result in results] == [
         "unknown_job",
         "bad_scope",
         "bad_plan_time",
+        "bad_plan_time",
         "",
     ]
-    assert results[3].outcome == plan_pb.PLAN_OUTCOME_SUCCESS
+    assert results[4].outcome == plan_pb.PLAN_OUTCOME_SUCCESS
 
 
 async def test_only_the_scheduler_may_hand_plans_over(service: Service) -> None:

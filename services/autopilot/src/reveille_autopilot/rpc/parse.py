@@ -296,9 +296,12 @@ def two_ids(first: tuple[str, str], second: tuple[str, str]) -> tuple[UUID, UUID
 
 def schedule(found: Violations, given: rule_pb.ScheduleTrigger) -> ScheduleConfig:
     """Read the settings of a schedule, whatever they are worth."""
-    if given.HasField("next_fire_time"):
-        found.add("schedule.next_fire_time", "is output only", INVALID)
-    run_at = found.timestamp("schedule.run_at", given.run_at) if given.HasField("run_at") else None
+    run_at = None
+    if given.HasField("run_at"):
+        run_at = found.timestamp("schedule.run_at", given.run_at)
+        if 0 < given.run_at.nanos < 1000:
+            # What our times cannot hold would pass for a whole second.
+            found.add("schedule.run_at", "must be a whole second", "OUT_OF_BOUNDS")
     return ScheduleConfig(" ".join(given.cron.split()), given.time_zone or "UTC", run_at)
 
 

@@ -33,7 +33,7 @@ class PlanServicer(JobHandlerServicer):
         except InvalidArgument as error:
             return failed(plan, "bad_scope", error.message)
         planned_at = plan.plan_time.ToDatetime(tzinfo=UTC)
-        if not plan.HasField("plan_time") or planned_at.microsecond:
+        if not plan.HasField("plan_time") or plan.plan_time.nanos:
             return failed(plan, "bad_plan_time", "a planned instant is a whole second")
         answer = await self._plans.execute(
             Plan(trigger_id, planned_at, checked(plan.trace_carrier))
