@@ -19,6 +19,7 @@ from tests.integration.autopilot.conftest import (
     make_schedule,
     make_webhook,
     run_now,
+    withdraw,
 )
 from tests.integration.autopilot.peers import World
 
@@ -152,6 +153,21 @@ async def test_a_run_is_explained_by_every_id_that_leads_to_it(
     (finding,) = await explain(service, admitted.run_id)
     assert f"reveille issues move {made.issue_id} done" in finding.text
     assert finding.command == f"reveille runs cancel {admitted.run_id}"
+
+
+async def test_a_delivery_leads_to_the_run_that_handed_it_back_too(
+    service: Service, autopilot: rule_pb.Autopilot
+) -> None:
+    hook = await make_webhook(service, autopilot.autopilot_id)
+    delivery = facts(hook.trigger)
+    (purged,) = await admit(service, delivery)
+    await withdraw(service, delivery.delivery_id)
+    (finding,) = await explain(service, delivery.delivery_id)
+    assert (finding.subject_id, finding.reason) == (purged.run_id, "purged")
+
+    (clean,) = await admit(service, delivery)
+    told = await explain(service, delivery.delivery_id)
+    assert [each.subject_id for each in told] == [clean.run_id, purged.run_id]
 
 
 async def test_a_trigger_is_explained_with_its_next_fire_and_what_keeps_it_from_firing(

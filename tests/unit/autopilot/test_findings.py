@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import pytest
-from tests.unit.autopilot.builders import a_trigger, an_autopilot
+from tests.unit.autopilot.builders import NOON, a_run, a_trigger, an_autopilot
 
 from reveille_autopilot.domain.models import EventFilter, WebhookConfig
 from reveille_autopilot.domain.states import AutopilotStatus, Reason
-from reveille_autopilot.usecases.findings import explain_autopilot, explain_trigger
+from reveille_autopilot.usecases.findings import explain_autopilot, explain_run, explain_trigger
 
 
 @pytest.mark.parametrize(
@@ -47,3 +47,16 @@ def test_a_trigger_that_is_off_tells_how_to_switch_it_on() -> None:
     told = explain_trigger(trigger, an_autopilot(), None)
 
     assert told.command == f"reveille triggers update {trigger.id} --enabled true"
+
+
+@pytest.mark.parametrize(
+    ("asked_by", "words"),
+    [
+        ("ann", " ann asked to cancel it at "),
+        ("", " It is being cancelled since "),
+    ],
+)
+def test_a_run_that_is_being_cancelled_tells_because_of_whom(asked_by: str, words: str) -> None:
+    run = a_run(cancel_requested_at=NOON, cancel_requested_by=asked_by)
+
+    assert words in explain_run(run).text

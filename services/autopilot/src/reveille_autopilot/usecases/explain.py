@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from uuid import UUID
 
-from reveille_autopilot.domain.keys import generation_key
+from reveille_autopilot.domain.keys import generation_key, webhook_key
 from reveille_autopilot.domain.models import Autopilot, Run, Trigger
 from reveille_autopilot.store import admission, autopilots, runs, triggers, workspaces
 from reveille_autopilot.usecases import messages
@@ -37,13 +37,21 @@ class Explain:
 
 
 async def _by_key(tx: Tx, actor: Actor, key: str) -> list[Finding]:
+    return await _visible_runs(tx, actor, await _of_key(tx, key))
+
+
+async def _of_key(tx: Tx, key: str) -> list[Run]:
+    """Find the run of an occurrence, and those of it that were given up."""
     names = [generation_key(key, number) for number in range(_GENERATIONS)]
-    found = await admission.find_by_key(tx, names)
-    return await _visible_runs(tx, actor, list(found.values()))
+    return list((await admission.find_by_key(tx, names)).values())
 
 
 async def _by_uuid(tx: Tx, actor: Actor, some_id: UUID) -> list[Finding]:
-    findings = await _visible_runs(tx, actor, await runs.find(tx, some_id))
+    # A run that was given up has handed its delivery back: only its key tells of it.
+    found = [*await runs.find(tx, some_id), *await _of_key(tx, webhook_key(some_id))]
+    known = {run.id: run for run in found}
+    newest_first = [known[run_id] for run_id in sorted(known, reverse=True)]
+    findings = await _visible_runs(tx, actor, newest_first)
     if (trigger := await triggers.get(tx, some_id)) is not None:
         findings += await _trigger(tx, actor, trigger)
     if (rule := await autopilots.get(tx, some_id)) is not None:

@@ -189,7 +189,10 @@ def _pending_text(run: Run) -> str:
 def _cancelling(run: Run) -> str:
     if run.cancel_requested_at is None:
         return ""
-    return f" {run.cancel_requested_by} asked to cancel it at {iso(run.cancel_requested_at)}."
+    since = iso(run.cancel_requested_at)
+    if not run.cancel_requested_by:
+        return f" It is being cancelled since {since}: a later run of its autopilot takes its place."
+    return f" {run.cancel_requested_by} asked to cancel it at {since}."
 
 
 def _run_command(run: Run) -> str:
