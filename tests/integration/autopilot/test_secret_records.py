@@ -106,6 +106,57 @@ async def test_the_next_edit_records_what_nobody_heard_of_under_its_editors_name
     assert len(world.secrets[trigger_id]) == 2
 
 
+async def test_what_nobody_heard_of_nor_asks_for_again_is_recorded_all_the_same(
+    service: Service, world: World, rows: Rows, trigger_id: str
+) -> None:
+    stub = service.as_user(CREATOR)
+    removal = await added(service, trigger_id)
+    world.away = {"AddSecret"}
+    async with refused(grpc.StatusCode.UNAVAILABLE, "DEPENDENCY_UNAVAILABLE"):
+        await stub.AddSigningSecret(addition(trigger_id))
+    await unheard(world, "RemoveSecret", stub.RemoveSigningSecret(removal))
+    # Its caller may be under way still; then the gateway cannot be asked.
+    await service.tick("secrets")
+    service.move_clock(120)
+    world.away = {"ListSecrets"}
+    await service.tick("secrets")
+    assert await recorded(rows) == [ADDED]
+    world.away = set()
+    for _ in range(2):
+        await service.tick("secrets")
+        assert await recorded(rows) == [ADDED, REMOVED]
+
+
+@pytest.mark.parametrize(
+    ("since", "answers"), [(None, CREATOR), ("trigger", ADMIN), ("rule", ADMIN)]
+)
+async def test_what_is_recorded_late_takes_the_trigger_from_nobody_who_edited_it_since(
+    since: str | None,
+    answers: str,
+    service: Service,
+    world: World,
+    autopilot: rule_pb.Autopilot,
+    rows: Rows,
+    trigger_id: str,
+) -> None:
+    """Whoever asked for the secret may have left meanwhile, and the trigger would be nobody's."""
+    rotation = pb.RotateWebhookTokenRequest(trigger_id=trigger_id)
+    await service.as_user(ADMIN).RotateWebhookToken(rotation)
+    stub = service.as_user(CREATOR)
+    await unheard(world, "AddSecret", stub.AddSigningSecret(addition(trigger_id)))
+    if since == "trigger":
+        await service.as_user(ADMIN).RotateWebhookToken(rotation)
+    elif since == "rule":
+        pause = pb.PauseAutopilotRequest(autopilot_id=autopilot.autopilot_id)
+        await service.as_user(ADMIN).PauseAutopilot(pause)
+    service.move_clock(120)
+    await service.tick("secrets")
+    assert await recorded(rows) == [ADDED]
+    assert await rows.fetchval("SELECT publisher_user_id FROM triggers") == answers
+    told = await rows.fetchval("SELECT triggers FROM rule_versions ORDER BY sequence DESC LIMIT 1")
+    assert [each["publisher_user_id"] for each in told] == [answers]
+
+
 async def test_a_removal_that_was_not_made_is_not_recorded(
     service: Service, world: World, rows: Rows, trigger_id: str
 ) -> None:

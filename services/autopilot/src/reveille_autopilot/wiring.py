@@ -41,7 +41,7 @@ from reveille_autopilot.usecases.retention import Keeping, Retention
 from reveille_autopilot.usecases.run_now import RunRequests
 from reveille_autopilot.usecases.settle import RUNS_CHANNEL, Settler
 from reveille_autopilot.usecases.signals import RunSignals
-from reveille_autopilot.usecases.signing import SigningSecrets
+from reveille_autopilot.usecases.signing import LOOK_SECONDS, SigningSecrets
 from reveille_autopilot.usecases.summary import RunTracing
 from reveille_autopilot.usecases.sweep import LONGEST_PAUSE, Sweep
 from reveille_autopilot.usecases.system import SystemChanges
@@ -118,6 +118,7 @@ async def build(app: App[Settings]) -> None:
     own = own_jobs(settings, database, system, targets, settler)
     jobs = Jobs(scheduler, own, [schedule_job()])
     relays = Relays(database, scheduler, endpoints, heartbeat, jobs)
+    secrets = SigningSecrets(database, endpoints, relays, sealer)
     following = Following(Follower(database, settler), targets, sweep)
     consumer = FeedConsumer(
         "heartbeat",
@@ -143,7 +144,7 @@ async def build(app: App[Settings]) -> None:
                 RuleReader(database),
                 Collaborators(database),
                 Triggers(database, relays, Hooks(endpoints), sealer, settings.public_url),
-                SigningSecrets(database, endpoints, relays, sealer),
+                secrets,
             ),
             RunRequests(database, admissions, dispatcher),
             RunReader(database, signals),
@@ -174,6 +175,7 @@ async def build(app: App[Settings]) -> None:
     for relay in (relays.workspaces, relays.endpoints, relays.scopes):
         app.claims(Loop(relay.name, relay.step, RELAY_SECONDS))
     app.claims(Loop("requests", lambda: forget(database), FORGET_SECONDS))
+    app.claims(Loop("secrets", secrets.record_unheard, LOOK_SECONDS))
     sweeping = Loop("sweep", sweep.step, LONGEST_PAUSE)
     settler.wake_sweep = sweeping.wake
     app.claims(sweeping)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 from uuid import UUID
 
 from reveille_autopilot.domain.states import Change
@@ -44,12 +44,18 @@ async def is_removed(tx: Tx, trigger_id: UUID, secret_id: UUID) -> bool:
     return found
 
 
-async def record(tx: Tx, edit: SecretEdit, now: datetime) -> str | None:
-    """Note that the version of this transaction tells of an edit; gives whose edit it is.
+async def record(tx: Tx, edit: SecretEdit, now: datetime) -> tuple[str, datetime] | None:
+    """Note that the version of this transaction tells of an edit; gives whose it is, and of when.
 
     None when a version does already.
     """
-    editor: str | None = await tx.fetchval(
+    row = await tx.fetchrow(
         Q["record_secret_edit"], edit.trigger_id, edit.secret_id, edit.change.value, now
     )
-    return editor
+    return None if row is None else (row["editor_user_id"], row["created_at"])
+
+
+async def unheard(tx: Tx, taking: timedelta, back: timedelta, limit: int) -> list[UUID]:
+    """Name the triggers with edits that were begun in a stretch of time and are not recorded."""
+    found = await tx.fetch(Q["unheard_secret_edits"], taking, back, limit)
+    return [rows.uuid(row["trigger_id"]) for row in found]

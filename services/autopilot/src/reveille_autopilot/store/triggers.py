@@ -119,9 +119,11 @@ async def page(tx: Tx, autopilot_id: UUID, after: UUID | None, limit: int) -> li
     return [rows.trigger(row) for row in found]
 
 
-async def restamp(tx: Tx, autopilot_id: UUID, one: UUID | None, publisher: str) -> None:
-    """Make somebody answer for one trigger of a rule, or for all."""
-    await tx.execute(Q["restamp_triggers"], autopilot_id, one, publisher)
+async def restamp(
+    tx: Tx, autopilot_id: UUID, one: UUID | None, publisher: str, edited: datetime, *, late: bool
+) -> None:
+    """Make somebody answer for one trigger or for all; if late, unless another came since."""
+    await tx.execute(Q["restamp_triggers"], autopilot_id, one, publisher, edited, late)
 
 
 async def touch_schedules(tx: Tx, autopilot_id: UUID, effective_from: datetime) -> None:

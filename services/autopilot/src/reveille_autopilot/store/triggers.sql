@@ -2,13 +2,14 @@
 -- A new trigger, with the hash of its address if it is a webhook.
 -- $1 id, $2 autopilot_id, $3 workspace_id, $4 kind, $5 enabled, $6 label, $7 cron, $8 time_zone,
 -- $9 provider, $10 event_filters, $11 max_body_bytes, $12 token_sha256, $13 publisher_user_id,
--- $14 run_at, $15 created_at, which is also effective_from: an instant before it does not count,
+-- $14 run_at, $15 created_at, which is also published_at, and effective_from: an instant before it
+-- does not count,
 -- $16 endpoint_options
 INSERT INTO triggers
     (id, autopilot_id, workspace_id, kind, enabled, label, cron, time_zone, provider,
     event_filters, max_body_bytes, token_sha256, publisher_user_id, run_at, created_at,
-    effective_from, endpoint_options)
-VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $15, $16);
+    effective_from, published_at, endpoint_options)
+VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $15, $15, $16);
 
 -- name: update_trigger
 -- An edit; the revision read under the rule's lock guards against a lost lock. Times before
@@ -66,11 +67,14 @@ ORDER BY id
 LIMIT $3;
 
 -- name: restamp_triggers
--- The editor answers for these triggers from now on; nobody else has to be told.
--- $1 autopilot_id, $2 one trigger or null for all, $3 publisher_user_id
+-- The editor answers for these triggers from now on; nobody else has to be told. An edit that is
+-- recorded late takes none from whoever came after it.
+-- $1 autopilot_id, $2 one trigger or null for all, $3 publisher_user_id, $4 when it was edited,
+-- $5 whether that was before now
 UPDATE triggers
-SET publisher_user_id = $3
-WHERE autopilot_id = $1 AND ($2::uuid IS NULL OR id = $2) AND deleted_at IS NULL;
+SET publisher_user_id = $3, published_at = $4
+WHERE autopilot_id = $1 AND ($2::uuid IS NULL OR id = $2) AND deleted_at IS NULL
+    AND (NOT $5 OR published_at IS NULL OR published_at <= $4);
 
 -- name: touch_schedules
 -- A rule was paused or resumed: its scopes are sent anew. What falls due before a resume does not

@@ -191,7 +191,9 @@ def _cancelling(run: Run) -> str:
         return ""
     since = iso(run.cancel_requested_at)
     if not run.cancel_requested_by:
-        return f" It is being cancelled since {since}: a later run of its autopilot takes its place."
+        return (
+            f" It is being cancelled since {since}: a later run of its autopilot takes its place."
+        )
     return f" {run.cancel_requested_by} asked to cancel it at {since}."
 
 

@@ -77,21 +77,24 @@ async def publish(
     *,
     after: Autopilot | None = None,
     trigger_id: UUID | None = None,
+    edited: datetime | None = None,
 ) -> Autopilot:
     """Record the edit that this transaction makes, as a new version; the rule is locked by it.
 
     `after` is the rule as it shall be, where the edit is one of the rule itself; no editor means
-    that the system makes it, for which nobody takes the triggers over.
+    that the system makes it, for which nobody takes the triggers over. `edited` is when it was made
+    if that was before: whoever took a trigger over since then keeps it.
     """
+    when, late = edited or now, edited is not None
     published = replace(
         after or rule, rule_version_id=new_id(), rule_sequence=rule.rule_sequence + 1
     )
     if editor is not None:
         match restamps(change):
             case Restamp.ALL:
-                await triggers.restamp(tx, rule.id, None, editor)
+                await triggers.restamp(tx, rule.id, None, editor, when, late=late)
             case Restamp.ONE if trigger_id is not None:
-                await triggers.restamp(tx, rule.id, trigger_id, editor)
+                await triggers.restamp(tx, rule.id, trigger_id, editor, when, late=late)
             case Restamp.ONE | Restamp.NONE:
                 pass
     version = snapshot(

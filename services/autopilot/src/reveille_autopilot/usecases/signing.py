@@ -4,8 +4,8 @@ A secret is passed through and rests nowhere here, not even with its request_id.
 
 The record, a rule version, tells of what the gateway has done and of nothing else: an edit is begun
 in one transaction, made by the gateway, and recorded in another. Where the answer of the gateway
-or the end of this process comes between, the next edit of the trigger's secrets looks, and records
-what was made.
+or the end of this process comes between, the next edit of the trigger's secrets looks, or
+else a loop does, and records what was made.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import TYPE_CHECKING
 from uuid import UUID
 
@@ -33,6 +33,7 @@ from reveille_runtime.crypto import Sealer
 from reveille_runtime.db import Database, Tx
 from reveille_runtime.errors import DomainError, InvalidArgument, NotFound, Unavailable
 from reveille_runtime.ids import new_id
+from reveille_runtime.isolation import isolated
 from reveille_runtime.lockorder import LockOrder
 from reveille_runtime.requests import once
 from reveille_runtime.rpc_errors import as_domain_errors
@@ -40,6 +41,14 @@ from reveille_runtime.validation import to_timestamp
 
 if TYPE_CHECKING:
     from reveille.webhook.v1.endpoint_service_pb2_grpc import EndpointServiceAsyncStub
+
+# How often a look is taken at edits of which nobody heard whether they were made.
+LOOK_SECONDS = 600.0
+# Longer than any caller waits.
+_TAKING = timedelta(minutes=1)
+# What was not made by then is not made any more, unless somebody asks again.
+_WORTH_A_LOOK = timedelta(days=2)
+_LOOKS = 200
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,6 +161,17 @@ class SigningSecrets:
             await readable_webhook(tx, actor, trigger_id)
         return [_shown(secret) for secret in await self._list(trigger_id)]
 
+    async def record_unheard(self) -> None:
+        """Record what nobody heard of and nobody asked for again; a step of a loop.
+
+        What the gateway cannot be asked about now is looked at next time.
+        """
+        async with self._db.session() as tx:
+            found = await secret_edits.unheard(tx, _TAKING, _WORTH_A_LOOK, _LOOKS)
+        for trigger_id in found:
+            with isolated("secrets.look", trigger_id=str(trigger_id)), suppress(Unavailable):
+                await self._look(trigger_id)
+
     async def _look(self, trigger_id: UUID) -> tuple[set[UUID], list[SecretEdit]]:
         """Look what secrets a trigger has, and record what was done to them without being heard.
 
@@ -183,11 +203,12 @@ class SigningSecrets:
             if rule is None:
                 raise not_found("autopilot", trigger.autopilot_id)
             now = await autopilots.now(tx)
-            editor = await secret_edits.record(tx, edit, now)
-            if editor is None:
+            made = await secret_edits.record(tx, edit, now)
+            if made is None:
                 # A repeat of the call, or another that looked, was here first.
                 return
-            await publish(tx, rule, edit.change, editor, now, trigger_id=trigger.id)
+            editor, edited = made
+            await publish(tx, rule, edit.change, editor, now, trigger_id=trigger.id, edited=edited)
 
     async def _list(self, trigger_id: UUID) -> Sequence[endpoint_pb.Secret]:
         await self._endpoint_ready(trigger_id)
