@@ -93,6 +93,8 @@ class World:
     squads: dict[str, squad_pb.Squad] = field(default_factory=dict)
     # Agents that are archived, have no runtime, or belong to their owner alone.
     refusals: dict[str, reason_pb2.Reason.ValueType] = field(default_factory=dict)
+    # Agents that nobody but their owner may wake.
+    private: set[str] = field(default_factory=set)
     made: dict[str, Made] = field(default_factory=dict)
     scopes: dict[str, job_pb.Scope] = field(default_factory=dict)
     jobs: dict[str, job_pb.Job] = field(default_factory=dict)
@@ -369,6 +371,8 @@ class Agents(AgentServiceServicer):
                 if squad is None or squad.state == squad_pb.SQUAD_STATE_ARCHIVED:
                     refusal = reason_pb2.REASON_TARGET_UNAVAILABLE
             _, owner = self.world.agents.get(agent_id, ("", ""))
+            if agent_id in self.world.private and question.principal_user_id not in {"", owner}:
+                refusal = reason_pb2.REASON_INVOCATION_NOT_ALLOWED
             answers.append(
                 agent_pb.InvocableAnswer(
                     reason=refusal or self.world.refusals.get(agent_id, refusal),

@@ -358,13 +358,34 @@ async def test_a_publisher_who_left_is_replaced_by_the_next_in_the_chain(
     run = await service.run_of(facts_of(result)["run_id"], ADMIN)
     assert run.accountable_user_id == "agent-owner"
     assert run.attribution_source == run_pb2.ATTRIBUTION_SOURCE_OWNER_FALLBACK
-    assert world.questions[-1].principal_user_id == ""
+    # Whether the agent was the publisher's to wake is asked all the same.
+    asked = world.questions[-1]
+    assert (asked.principal_user_id, asked.principal_is_member) == (CREATOR, True)
 
     await rows.execute("UPDATE workspaces SET attribution_fail_closed = true")
     (blocked,) = await run_plan(service, plan(trigger, now + timedelta(hours=1)))
     run = await service.run_of(facts_of(blocked)["run_id"], ADMIN)
     assert run.state == run_pb2.RUN_STATE_SKIPPED
     assert run.reason == reason_pb2.REASON_ATTRIBUTION_BLOCKED
+
+
+async def test_an_agent_that_was_not_theirs_to_wake_is_not_woken_because_they_left(
+    service: Service,
+    world: World,
+    autopilot: rule_pb.Autopilot,
+    rows: asyncpg.Connection[asyncpg.Record],
+) -> None:
+    world.private.add(autopilot.agent_id)
+    trigger = await make_schedule(service, autopilot.autopilot_id)
+    now = whole_second()
+    (before,) = await run_plan(service, plan(trigger, now))
+    await rows.execute("DELETE FROM members WHERE user_id = $1", CREATOR)
+    (after,) = await run_plan(service, plan(trigger, now + timedelta(hours=1)))
+
+    for result in (before, after):
+        run = await service.run_of(facts_of(result)["run_id"], ADMIN)
+        assert run.reason == reason_pb2.REASON_INVOCATION_NOT_ALLOWED
+    assert not world.made
 
 
 async def test_plans_that_make_no_sense_fail_alone(

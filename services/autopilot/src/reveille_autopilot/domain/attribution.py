@@ -51,6 +51,15 @@ def principal(candidates: Candidates) -> Publisher | None:
     return None
 
 
+def invoker(candidates: Candidates) -> Publisher | None:
+    """Find whose right to wake the agent counts: the principal's, else that of who published.
+
+    Where they have all left, the agent's owner is charged. That must not set off what they could
+    not while they were members: an agent which was not theirs to wake.
+    """
+    return principal(candidates) or candidates.trigger_publisher or candidates.rule_publisher
+
+
 def attribute(
     candidates: Candidates, agent_owner_user_id: str | None, *, fail_closed: bool
 ) -> Attribution | Blocked:

@@ -8,7 +8,7 @@ from datetime import datetime
 from uuid import UUID
 
 from reveille_autopilot.domain.admission import Occasion
-from reveille_autopilot.domain.attribution import Publisher, principal
+from reveille_autopilot.domain.attribution import Publisher, invoker
 from reveille_autopilot.domain.gate import (
     Judgement,
     Known,
@@ -290,13 +290,13 @@ def _question(each: _Loaded) -> Question:
     autopilot = each.rule.autopilot
     if autopilot is None:
         raise RuntimeError("the gate asks nothing about what has no rule")
-    person = principal(each.rule.candidates)
+    person = invoker(each.rule.candidates)
     return Question(
         autopilot.workspace_id,
         autopilot.agent_id,
         autopilot.squad_id,
         autopilot.project_id,
         "" if person is None else person.user_id,
-        person is not None and person.active_member,
+        person is not None,
         runtime_must_be_online(autopilot.execution_mode),
     )

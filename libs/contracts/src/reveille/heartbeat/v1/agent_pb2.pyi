@@ -753,7 +753,7 @@ class InvocableQuestion(_message.Message):
     principal_user_id: _builtins.str
     """The principal; empty asks about the agent alone."""
     principal_is_member: _builtins.bool
-    """Whether the caller knows the principal to be an active member."""
+    """Whether the principal is judged as a member: as who is one, or was when they published what is to run."""
     runtime_must_be_online: _builtins.bool
     """Whether a runtime that is away counts as a refusal, as it does where nothing waits for it."""
     squad_id: _builtins.str
