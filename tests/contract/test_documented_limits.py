@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from reveille_autopilot.domain.accepting import MAX_FILTERS, MAX_TRIGGERS
+from reveille_autopilot.domain.accepting import MAX_FILTERS, MAX_RULE_BYTES, MAX_TRIGGERS
 from reveille_autopilot.domain.template import MAX_TITLE
 from reveille_autopilot.rpc.parse import MAX_PAYLOAD, MAX_PROMPT, MAX_SUBSCRIBERS
 
@@ -23,4 +23,5 @@ def test_the_page_of_rules_names_their_limits() -> None:
         "characters of a prompt": MAX_PROMPT,
         "characters of a title, and of the title template": MAX_TITLE,
         "bytes of a payload that a run by hand brings": MAX_PAYLOAD,
+        "bytes of a rule with all its triggers": MAX_RULE_BYTES,
     }

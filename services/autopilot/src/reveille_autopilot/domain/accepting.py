@@ -14,6 +14,8 @@ MAX_BODY_BYTES = 26_214_400
 MAX_FILTERS = 50
 # Every version of a rule holds all its triggers.
 MAX_TRIGGERS = 100
+# A version travels in one message, of at most 4 MiB: with who published what, and framing.
+MAX_RULE_BYTES = 3_145_728
 # How far ahead a schedule may fire once.
 FURTHEST = timedelta(days=3660)
 

@@ -6,19 +6,28 @@ from dataclasses import replace
 from datetime import datetime
 from uuid import UUID
 
+from reveille_autopilot.domain.accepting import MAX_RULE_BYTES
 from reveille_autopilot.domain.models import Autopilot
 from reveille_autopilot.domain.states import AutopilotStatus, Change
-from reveille_autopilot.domain.versions import Restamp, restamps, snapshot
+from reveille_autopilot.domain.versions import Restamp, RuleVersion, restamps, snapshot
 from reveille_autopilot.store import autopilots, triggers
+from reveille_autopilot.usecases import messages
 from reveille_autopilot.usecases.standing import not_found, require_writer, standing_of
 from reveille_autopilot.usecases.telling import rule_event
 from reveille_runtime.access import Actor
 from reveille_runtime.crash import crash_point
 from reveille_runtime.db import Tx
-from reveille_runtime.errors import Aborted, DomainError, FailedPrecondition
+from reveille_runtime.errors import Aborted, DomainError, FailedPrecondition, InvalidArgument
 from reveille_runtime.feed import append
 from reveille_runtime.ids import new_id
 from reveille_runtime.lockorder import LockOrder
+
+# Edits that may make a rule longer, and the field that does.
+_WRITTEN = {
+    Change.UPDATED: "autopilot.prompt",
+    Change.TRIGGER_CREATED: "webhook",
+    Change.TRIGGER_UPDATED: "webhook",
+}
 
 
 async def locked_for_edit(
@@ -84,6 +93,9 @@ async def publish(
     `after` is the rule as it shall be, where the edit is one of the rule itself; no editor means
     that the system makes it, for which nobody takes the triggers over. `edited` is when it was made
     if that was before: whoever took a trigger over since then keeps it.
+
+    Raises:
+        InvalidArgument: the rule would say more than one message holds, and more than it did.
     """
     when, late = edited or now, edited is not None
     published = replace(
@@ -105,8 +117,34 @@ async def publish(
         publisher_user_id=editor,
         now=now,
     )
+    if editor is not None and change in _WRITTEN:
+        await _require_fitting(tx, rule, version)
     await autopilots.append_version(tx, version)
     return await store(tx, rule, published, change, now)
+
+
+async def _require_fitting(tx: Tx, rule: Autopilot, version: RuleVersion) -> None:
+    """Refuse what makes a rule too large; one that is, is edited as long as it does not grow."""
+    size = _size(version)
+    if size <= MAX_RULE_BYTES:
+        return
+    before = await autopilots.version(tx, rule.rule_version_id)
+    if before is None or size > _size(before):
+        raise InvalidArgument.of(
+            _WRITTEN[version.change],
+            f"the rule with all its triggers would take {size} bytes; it may take {MAX_RULE_BYTES}",
+            "TOO_LONG",
+        )
+
+
+def _size(version: RuleVersion) -> int:
+    """Measure what people wrote, which is as much whoever publishes it, and when."""
+    message = messages.rule_version(version)
+    for name in ("sequence", "create_time", "publisher_user_id"):
+        message.ClearField(name)
+    for trigger in message.triggers:
+        trigger.ClearField("publisher_user_id")
+    return message.ByteSize()
 
 
 async def store(
