@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Awaitable, Callable
 from typing import Any, TypeAlias
 from uuid import UUID
@@ -15,6 +16,7 @@ from tests.integration.autopilot.conftest import (
     MEMBER,
     STRANGER,
     Service,
+    blocked,
     edit_rule,
     make_autopilot,
     make_schedule,
@@ -33,6 +35,7 @@ from reveille.autopilot.v1 import run_pb2
 from reveille.autopilot.v1 import workspace_service_pb2 as workspace_pb
 from reveille.common.v1.access_pb2 import ROLE_ADMIN, ROLE_MEMBER, ROLE_OWNER
 from reveille.heartbeat.v1 import workspace_replica_service_pb2 as replica_pb
+from reveille_testkit.database import TestDatabase
 
 Rows: TypeAlias = "asyncpg.Connection[asyncpg.Record]"
 WEAK = grpc.StatusCode.PERMISSION_DENIED, "ROLE_TOO_WEAK"
@@ -256,6 +259,40 @@ async def test_one_owner_always_stays_and_owners_are_the_owners_affair(
                 workspace_id=str(workspace_id), user_id=MEMBER, role=ROLE_ADMIN
             )
         )
+
+
+async def test_who_is_removed_while_they_wait_for_the_workspace_changes_nothing_in_it(
+    service: Service, workspace_id: UUID, database: TestDatabase, rows: Rows
+) -> None:
+    """An administrator on the way out would bring themselves back in."""
+    admin = service.workspaces(ADMIN, operator=False)
+    of_it = {"workspace_id": str(workspace_id)}
+    of_member = of_it | {"user_id": MEMBER, "role": ROLE_ADMIN}
+    read = await admin.GetWorkspace(workspace_pb.GetWorkspaceRequest(**of_it))
+    renamed = workspace_pb.UpdateWorkspaceRequest(workspace=read.workspace)
+    renamed.workspace.name = "Mine"
+    renamed.update_mask.paths.append("name")
+    holder = await database.connect("reveille_autopilot_app")
+    async with holder.transaction():
+        await holder.execute("SELECT FROM workspaces WHERE id = $1 FOR UPDATE", workspace_id)
+        calls = [
+            asyncio.ensure_future(call)
+            for call in (
+                admin.AddMember(
+                    workspace_pb.AddMemberRequest(user_id=ADMIN, role=ROLE_ADMIN, **of_it)
+                ),
+                admin.UpdateMember(workspace_pb.UpdateMemberRequest(**of_member)),
+                admin.RemoveMember(workspace_pb.RemoveMemberRequest(user_id=CREATOR, **of_it)),
+                admin.UpdateWorkspace(renamed),
+            )
+        ]
+        await blocked(rows, len(calls))
+        await holder.execute("DELETE FROM members WHERE user_id = $1", ADMIN)
+    for call in calls:
+        async with refused(*UNKNOWN):
+            await call
+    left = await rows.fetch("SELECT user_id FROM members WHERE role <> 'owner' ORDER BY user_id")
+    assert [row["user_id"] for row in left] == [CREATOR, MEMBER]
 
 
 async def test_a_workspace_is_changed_by_its_managers_and_heartbeat_hears_of_it(

@@ -110,11 +110,8 @@ class Workspaces:
     async def update(self, actor: Actor, edit: WorkspaceEdit) -> Workspace:
         """Change what an edit names, and have heartbeat know it if it can."""
         async with self._db.transaction() as tx:
-            standing = await in_workspace(tx, actor, edit.workspace_id)
+            workspace, standing = await _locked(tx, actor, edit.workspace_id)
             _require_manager(standing, concerns_owner=False)
-            workspace = await workspaces.lock(tx, LockOrder(), edit.workspace_id)
-            if workspace is None:
-                raise not_found("workspace", edit.workspace_id)
             require_etag(edit.etag, workspace.etag, workspace_id=workspace.id)
             after = replace(workspace, **edit.values)
             if (
@@ -148,8 +145,7 @@ class Workspaces:
     ) -> Member:
         """Change the role of a member; one owner at least stays."""
         async with self._db.transaction() as tx:
-            standing = await in_workspace(tx, actor, workspace_id)
-            await workspaces.lock(tx, LockOrder(), workspace_id)
+            _, standing = await _locked(tx, actor, workspace_id)
             present = await workspaces.role_of(tx, workspace_id, user_id)
             _require_manager(standing, concerns_owner=MemberRole.OWNER in {role, present})
             if present is None:
@@ -161,15 +157,14 @@ class Workspaces:
     async def remove_member(self, actor: Actor, workspace_id: UUID, user_id: str) -> None:
         """End a membership; what the member published goes on, in another's name."""
         async with self._db.transaction() as tx:
-            standing = await in_workspace(tx, actor, workspace_id)
-            workspace = await workspaces.lock(tx, LockOrder(), workspace_id)
+            workspace, standing = await _locked(tx, actor, workspace_id)
             present = await workspaces.role_of(tx, workspace_id, user_id)
             if standing.user_id != user_id:
                 _require_manager(standing, concerns_owner=present is MemberRole.OWNER)
             if present is MemberRole.OWNER:
                 await _require_other_owner(tx, workspace_id, user_id)
             await people.remove_member(tx, workspace_id, user_id)
-            if workspace is not None and workspace.default_responsible_user_id == user_id:
+            if workspace.default_responsible_user_id == user_id:
                 # Whoever left answers for nothing any more; an owner does.
                 heir = await people.other_owner(tx, workspace_id, user_id) or user_id
                 after = replace(workspace, default_responsible_user_id=heir)
@@ -193,8 +188,7 @@ class Workspaces:
             return pb.AddMemberResponse(member=messages.member(made))
 
         async with self._db.transaction() as tx:
-            standing = await in_workspace(tx, actor, workspace_id)
-            await workspaces.lock(tx, LockOrder(), workspace_id)
+            _, standing = await _locked(tx, actor, workspace_id)
             present = await workspaces.role_of(tx, workspace_id, user_id)
             _require_manager(standing, concerns_owner=MemberRole.OWNER in {role, present})
             return await once(
@@ -213,6 +207,14 @@ class Workspaces:
         async with self._db.session() as tx:
             await in_workspace(tx, actor, workspace_id)
             return await workspaces.members(tx, workspace_id, after, limit)
+
+
+async def _locked(tx: Tx, actor: Actor, workspace_id: UUID) -> tuple[Workspace, Standing]:
+    """Lock a workspace, and read what the caller is in it then: it may have changed in the wait."""
+    workspace = await workspaces.lock(tx, LockOrder(), workspace_id)
+    if workspace is None:
+        raise not_found("workspace", workspace_id)
+    return workspace, await in_workspace(tx, actor, workspace_id)
 
 
 async def _require_other_owner(tx: Tx, workspace_id: UUID, user_id: str) -> None:
