@@ -208,6 +208,32 @@ async def test_who_leaves_a_workspace_takes_every_right_along(
         await run_now(service, autopilot.autopilot_id, MEMBER)
 
 
+async def test_who_leaves_just_then_is_let_in_nowhere_and_follows_nothing(
+    service: Service,
+    workspace_id: UUID,
+    autopilot: rule_pb.Autopilot,
+    database: TestDatabase,
+    rows: Rows,
+) -> None:
+    """What was granted behind the back of the one who leaves would be theirs on their return."""
+    holder = await database.connect("reveille_autopilot_app")
+    async with holder.transaction():
+        await holder.execute("DELETE FROM members WHERE user_id = $1", MEMBER)
+        calls = [
+            asyncio.ensure_future(call)
+            for call in (
+                service.as_user(CREATOR).AddCollaborator(granting(autopilot, MEMBER)),
+                edit_rule(service, autopilot, subscriber_user_ids=[MEMBER]),
+            )
+        ]
+        await blocked(rows, len(calls))
+    for each in calls:
+        async with refused(grpc.StatusCode.INVALID_ARGUMENT, "INVALID_FIELD"):
+            await each
+    for table in ("collaborators", "subscribers"):
+        assert await rows.fetchval(f"SELECT count(*) FROM {table}") == 0
+
+
 Change = Callable[[Any, str], Awaitable[Any]]
 
 

@@ -60,8 +60,9 @@ async def subscribers(tx: Tx, autopilot_ids: Sequence[UUID]) -> dict[UUID, tuple
 
 
 async def strangers(tx: Tx, workspace_id: UUID, user_ids: Sequence[str]) -> list[str]:
-    """Name those who are no members."""
-    return [row["user_id"] for row in await tx.fetch(Q["strangers"], workspace_id, user_ids)]
+    """Name those who are no members; the others stay members until the transaction ends."""
+    found = await tx.fetch(Q["hold_members"], workspace_id, user_ids)
+    return sorted(set(user_ids) - {row["user_id"] for row in found})
 
 
 async def remove_member(tx: Tx, workspace_id: UUID, user_id: str) -> bool:

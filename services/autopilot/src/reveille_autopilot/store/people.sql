@@ -38,12 +38,14 @@ FROM subscribers
 WHERE autopilot_id = ANY($1::uuid[])
 ORDER BY autopilot_id, user_id;
 
--- name: strangers
--- Those users who are no members. $1 workspace_id, $2 user_ids
-SELECT i.user_id
-FROM unnest($2::text[]) AS i (user_id)
-WHERE NOT EXISTS (SELECT FROM members m WHERE m.workspace_id = $1 AND m.user_id = i.user_id)
-ORDER BY i.user_id;
+-- name: hold_members
+-- Those users who are members, and stay so until the transaction ends: what it grants them goes with
+-- them when they leave. $1 workspace_id, $2 user_ids
+SELECT user_id
+FROM members
+WHERE workspace_id = $1 AND user_id = ANY($2::text[])
+ORDER BY user_id
+FOR KEY SHARE;
 
 -- name: remove_member
 -- The membership goes. $1 workspace_id, $2 user_id

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from uuid import UUID
 
 from reveille_autopilot.domain.models import Collaborator
-from reveille_autopilot.store import people, workspaces
+from reveille_autopilot.store import people
 from reveille_autopilot.usecases.standing import readable_autopilot, require_granter
 from reveille_runtime.access import Actor
 from reveille_runtime.db import Database
@@ -24,7 +24,7 @@ class Collaborators:
         async with self._db.transaction() as tx:
             rule, standing = await readable_autopilot(tx, actor, autopilot_id)
             granter = require_granter(standing, rule)
-            if await workspaces.role_of(tx, rule.workspace_id, user_id) is None:
+            if await people.strangers(tx, rule.workspace_id, [user_id]):
                 raise InvalidArgument.of("user_id", f"{user_id} is no member of the workspace")
             return await people.put_collaborator(tx, rule.id, user_id, granter)
 
