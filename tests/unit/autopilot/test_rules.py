@@ -30,6 +30,8 @@ from reveille_autopilot.domain.states import (
 )
 from reveille_autopilot.domain.template import render_title, unknown_token
 from reveille_autopilot.domain.versions import Restamp, restamps, snapshot, trigger_facts
+from reveille_autopilot.usecases import messages
+from reveille_cron import Expression, parse
 
 TRIGGER = UUID(int=7)
 
@@ -207,3 +209,22 @@ def test_a_run_freezes_its_rule_and_a_refused_one_has_its_outcome() -> None:
     assert (skipped.state, skipped.reason) == (RunState.SKIPPED, "why")
     assert (skipped.next_attempt_at, skipped.finished_at) == (None, NOON)
     assert skipped.title == "On 2026-03-02"
+
+
+def test_a_cron_is_read_once_however_often_it_is_shown(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Reading one takes half a millisecond, in which nothing is admitted; a list shows hundreds."""
+    read: list[str] = []
+
+    def counted(cron: str) -> Expression:
+        read.append(cron)
+        return parse(cron)
+
+    monkeypatch.setattr(messages, "parse", counted)
+    rule = an_autopilot()
+    shown = [
+        messages.next_fire(a_trigger(config=ScheduleConfig("17 3 5 11 *", place)), rule, NOON)
+        for place in ("UTC", "UTC", "Europe/Berlin")
+    ]
+    assert read == ["17 3 5 11 *"]
+    assert shown[0] == shown[1] == datetime(2026, 11, 5, 3, 17, tzinfo=UTC)
+    assert shown[2] == datetime(2026, 11, 5, 2, 17, tzinfo=UTC)

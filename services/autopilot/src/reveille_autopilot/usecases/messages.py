@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from datetime import datetime
 from enum import StrEnum
+from functools import lru_cache
 from typing import Any, TypeVar
 
 from google.protobuf.json_format import ParseDict
@@ -41,7 +42,7 @@ from reveille_autopilot.domain.states import (
     WorkspaceStatus,
 )
 from reveille_autopilot.domain.versions import RuleVersion
-from reveille_cron import CronError, Schedule, parse, zone
+from reveille_cron import CronError, Expression, Schedule, parse, zone
 from reveille_runtime.carrier import SpanSeed
 from reveille_runtime.reasons import reason_value
 from reveille_runtime.validation import to_timestamp
@@ -185,11 +186,17 @@ def next_fire(value: Trigger, rule: Autopilot, now: datetime) -> datetime | None
     if value.config.run_at is not None:
         return value.config.run_at if value.config.run_at > after else None
     try:
-        schedule = Schedule(parse(value.config.cron), zone(value.config.time_zone))
+        schedule = Schedule(_expression(value.config.cron), zone(value.config.time_zone))
     except CronError:
         # Accepted by an older edition of the rules or of the zones; the scheduler says so.
         return None
     return schedule.next(after)
+
+
+@lru_cache(maxsize=4096)
+def _expression(cron: str) -> Expression:
+    """Read a cron, which takes thirty times as long as to evaluate it; a page shows hundreds."""
+    return parse(cron)
 
 
 def rule_version(value: RuleVersion) -> version_pb.RuleVersion:
