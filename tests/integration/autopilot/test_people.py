@@ -293,7 +293,6 @@ async def test_who_is_removed_while_they_wait_for_the_workspace_changes_nothing_
     """An administrator on the way out would bring themselves back in."""
     admin = service.workspaces(ADMIN, operator=False)
     of_it = {"workspace_id": str(workspace_id)}
-    of_member = of_it | {"user_id": MEMBER, "role": ROLE_ADMIN}
     read = await admin.GetWorkspace(workspace_pb.GetWorkspaceRequest(**of_it))
     renamed = workspace_pb.UpdateWorkspaceRequest(workspace=read.workspace)
     renamed.workspace.name = "Mine"
@@ -307,7 +306,9 @@ async def test_who_is_removed_while_they_wait_for_the_workspace_changes_nothing_
                 admin.AddMember(
                     workspace_pb.AddMemberRequest(user_id=ADMIN, role=ROLE_ADMIN, **of_it)
                 ),
-                admin.UpdateMember(workspace_pb.UpdateMemberRequest(**of_member)),
+                admin.UpdateMember(
+                    workspace_pb.UpdateMemberRequest(user_id=MEMBER, role=ROLE_ADMIN, **of_it)
+                ),
                 admin.RemoveMember(workspace_pb.RemoveMemberRequest(user_id=CREATOR, **of_it)),
                 admin.UpdateWorkspace(renamed),
             )
