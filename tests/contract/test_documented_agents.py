@@ -16,7 +16,7 @@ from tests.unit.heartbeat.made import AGENT, COMMENT, ISSUE, RUN, WAKEUP
 from reveille_heartbeat.adapters.echo import EchoAdapter
 from reveille_heartbeat.adapters.process.settings import INHERITED
 from reveille_heartbeat.domain.answer import FIELDS, answer_of, read_document
-from reveille_heartbeat.domain.document import Joined, build, dump
+from reveille_heartbeat.domain.document import MOST_VALUES, Joined, build, dump
 from reveille_heartbeat.domain.states import IssueState
 from reveille_heartbeat.domain.values import Issue, Payload
 
@@ -57,6 +57,7 @@ def test_the_payload_file_has_the_keys_of_the_page() -> None:
     assert [key for key in written["joined"][0] if f"`{key}`" not in told["joined"]] == []
     assert [key for key in written["comments"][0] if f"`{key}`" not in told["comments"]] == []
     assert [key for key in written["payload"] if f"`{key}`" not in told["payload"]] == []
+    assert f"at most {MOST_VALUES:,} values" in told["payload"]
 
 
 def test_the_result_file_has_the_keys_of_the_page() -> None:

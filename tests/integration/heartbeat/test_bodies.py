@@ -5,8 +5,10 @@ from __future__ import annotations
 import asyncio
 import gc
 import json
+import threading
 from collections.abc import AsyncIterator
 from dataclasses import dataclass, field
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 from uuid import uuid4
@@ -95,6 +97,41 @@ async def test_a_large_body_reaches_the_agent_whole(
     wakeup = await world.settled(result.wakeup_id)
 
     assert await world.log(wakeup.run_id) == f"{3 << 20} {len(there.bodies[delivery])}\n"
+
+
+@pytest.mark.parametrize(("size", "aside"), [(100, False), (400_000, True)])
+async def test_what_is_large_is_read_and_written_beside_the_event_loop(
+    world: World, monkeypatch: pytest.MonkeyPatch, size: int, aside: bool
+) -> None:
+    """Payloads, result files and what is checked of them: everybody else is served meanwhile."""
+    here = threading.current_thread()
+    threads: dict[str, bool] = {}
+
+    def noted(where: str, name: str) -> None:
+        module = import_module(f"reveille_heartbeat.{where}")
+        function = getattr(module, name)
+
+        def note(*arguments: Any, **options: Any) -> Any:
+            threads[name] = threading.current_thread() is not here
+            return function(*arguments, **options)
+
+        monkeypatch.setattr(module, name, note)
+
+    noted("pipeline.payload", "build")
+    noted("adapters.process.ending", "read_document")
+    noted("pipeline.execute", "answer_of")
+    result = await world.wake(
+        await world.script(ANSWER),
+        payload=wakeup_pb2.Payload(
+            content_type="application/json", body=json.dumps({"text": "x" * size}).encode()
+        ),
+    )
+    wakeup = await world.settled(result.wakeup_id)
+
+    assert json.loads((await world.run(wakeup.run_id)).result)["result"]["body"] == {
+        "text": "x" * size
+    }
+    assert threads == {"build": aside, "read_document": aside, "answer_of": aside}
 
 
 async def test_what_an_agent_finds_in_its_folder_is_not_kept_in_memory_while_it_works(

@@ -3,12 +3,21 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 from dataclasses import replace
+from typing import Any
 
 import pytest
 from tests.unit.heartbeat.made import AGENT, ISSUE, RUN, WAKEUP
 
-from reveille_heartbeat.domain.document import Joined, LeftOut, build, dump
+from reveille_heartbeat.domain.document import (
+    MOST_VALUES,
+    Joined,
+    LeftOut,
+    build,
+    dump,
+    dump_in_steps,
+)
 from reveille_heartbeat.domain.places import Executor, Place, process_of
 from reveille_heartbeat.domain.values import Payload, ProcessIdentity
 
@@ -49,6 +58,58 @@ def test_a_body_is_shown_as_what_it_is(body: bytes, shown: dict[str, object]) ->
     ]
     assert read["payload_file"] == "/spool/body"
     assert read["left_out"] == {"joined": 0, "comments": 0}
+
+
+def shown(body: bytes) -> dict[str, Any]:
+    document = build(
+        run=RUN,
+        wakeup=WAKEUP,
+        prompt="",
+        agent=AGENT,
+        issue=None,
+        payload=Payload(),
+        body=body,
+        body_path="",
+    )
+    read = json.loads(dump_in_steps(document))
+    assert read == json.loads(dump(document))
+    payload: dict[str, Any] = read["payload"]
+    return payload
+
+
+def test_a_body_of_more_values_than_are_read_at_once_is_shown_as_text() -> None:
+    # The brackets begin two, and each comma one.
+    most = b'[["",",,,' + b'\\"[' * 9 + b'"]' + b",1" * (MOST_VALUES - 3) + b"]"
+
+    assert shown(most)["body"] == json.loads(most)
+    assert shown(most[:-1] + b",1]")["body_text"] == most[:-1].decode() + ",1]"
+
+
+def test_a_large_document_is_written_a_value_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    """In one step nothing else of the process would go on, in whatever thread that is."""
+    document = {"a": [1, "\ud800", None], "b": 1.5}
+    written = dump(document)
+
+    def in_one_step(*_arguments: object) -> None:
+        raise AssertionError("it is written in one step")
+
+    monkeypatch.setattr(json.encoder, "c_make_encoder", in_one_step)
+    assert dump_in_steps(document) == written
+
+
+def test_what_was_read_is_written_however_deep_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
+    written = dump({"a": {"b": []}})
+    in_one_step = json.JSONEncoder.iterencode
+
+    def too_deep(
+        self: json.JSONEncoder, document: object, _one_shot: bool = False
+    ) -> Iterator[str]:
+        if not _one_shot:
+            raise RecursionError
+        return in_one_step(self, document, _one_shot)
+
+    monkeypatch.setattr(json.JSONEncoder, "iterencode", too_deep)
+    assert dump_in_steps({"a": {"b": []}}) == written
 
 
 def test_a_document_that_does_not_tell_all_says_how_much_is_left_out() -> None:

@@ -17,8 +17,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.unit.webhook.signing import NOW, samples
 
+from reveille_runtime.plain_json import _UP_TO_MARK
 from reveille_webhook.domain.document import (
-    _UP_TO_MARK,
     MOST_FIELDS,
     MOST_VALUES,
     document_of,

@@ -31,6 +31,8 @@ ERROR_CLASSES = (
 )
 
 _REPLACEMENT = "\ufffd"
+# Values of an answer that is checked in a moment; 64 characters of a text are as much.
+_SMALL = 4_000
 
 
 class BadAnswer(Exception):
@@ -81,6 +83,22 @@ def read_document(content: bytes) -> dict[str, Any]:
     if not isinstance(parsed, dict):
         raise BadAnswer("the result file does not hold a JSON object")
     return parsed
+
+
+def is_large(said: Mapping[str, Any]) -> bool:
+    """Tell whether checking an answer takes longer than others should have to wait for."""
+    left = _SMALL
+    found: list[Any] = [said]
+    while found and left > 0:
+        value = found.pop()
+        left -= 1
+        if isinstance(value, str):
+            left -= len(value) // 64
+        elif isinstance(value, Mapping):
+            found.extend(value.values())
+        elif isinstance(value, list | tuple):
+            found.extend(value)
+    return left <= 0
 
 
 def answer_of(said: Mapping[str, Any], redact: Callable[[str], str] = _unchanged) -> Answer:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import contextlib
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -11,6 +12,10 @@ from typing import Any
 from reveille_heartbeat.domain.discussion import Comment
 from reveille_heartbeat.domain.values import Agent, Issue, Payload, Run, Wakeup
 from reveille_runtime import plain_json
+
+# More than any sender's event has. What holds more is shown as the text that it is: reading it is
+# one step, in which nothing else of the process goes on, and takes many times its size.
+MOST_VALUES = 100_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,6 +97,15 @@ def dump(document: Mapping[str, Any]) -> bytes:
     return json.dumps(document, ensure_ascii=True).encode()
 
 
+def dump_in_steps(document: Mapping[str, Any]) -> bytes:
+    """Write the same, a value at a time: other threads have their turn between any two."""
+    try:
+        return "".join(json.JSONEncoder(ensure_ascii=True).iterencode(document)).encode()
+    except RecursionError:
+        # Written in one step it goes as deep as it was read.
+        return dump(document)
+
+
 def _comment(comment: Comment) -> dict[str, Any]:
     return {
         "comment_id": str(comment.comment_id),
@@ -113,7 +127,7 @@ def _issue(issue: Issue) -> dict[str, Any]:
 
 
 def _payload(payload: Payload, body: bytes) -> dict[str, Any]:
-    """Show the body parsed when it is JSON, as text when it is text, else in base64."""
+    """Show the body parsed when it is JSON that can be, as text when it is text, else in base64."""
     shown: dict[str, Any] = {"content_type": payload.content_type, "facts": dict(payload.facts)}
     if payload.delivery_id:
         shown["delivery_id"] = payload.delivery_id
@@ -123,7 +137,7 @@ def _payload(payload: Payload, body: bytes) -> dict[str, Any]:
         text = body.decode("utf-8")
     except UnicodeDecodeError:
         return {**shown, "body_base64": base64.b64encode(body).decode("ascii")}
-    try:
-        return {**shown, "body": plain_json.loads(text)}
-    except (ValueError, RecursionError):
-        return {**shown, "body_text": text}
+    if plain_json.holds_at_most(MOST_VALUES, body):
+        with contextlib.suppress(ValueError, RecursionError):
+            return {**shown, "body": plain_json.loads(text)}
+    return {**shown, "body_text": text}

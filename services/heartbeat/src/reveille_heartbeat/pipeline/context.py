@@ -124,6 +124,8 @@ class Parts:
     run_token: Callable[[Run], str]
     api_address: str
     limits: Limits
+    # Had by the one attempt whose large payload is being read and written.
+    large_payload: asyncio.Lock = field(default_factory=asyncio.Lock)
 
 
 StageFunction = Callable[[RunContext, Parts], Awaitable[None]]

@@ -13,7 +13,7 @@ from typing import Any
 from reveille_heartbeat.adapters.contract import AdapterResult, AgentContext, Detached
 from reveille_heartbeat.adapters.left_files import Unreadable
 from reveille_heartbeat.crash_points import EXECUTE_ENDED
-from reveille_heartbeat.domain.answer import BadAnswer, answer_of
+from reveille_heartbeat.domain.answer import BadAnswer, answer_of, is_large
 from reveille_heartbeat.domain.bounds import MAX_TYPE, bounded, bounded_progress, bounded_text
 from reveille_heartbeat.domain.outcome import End, EndKind
 from reveille_heartbeat.domain.redaction import Redactor, secrets_of
@@ -57,7 +57,8 @@ async def execute(context: RunContext, parts: Parts) -> None:
         if context.resumed:
             await reporter.take_up()
         work = adapter.execute(agent_context, reporter)
-        _take(context, await (work if adapter.survives else parts.interrupts.run(work)), redact)
+        result = await (work if adapter.survives else parts.interrupts.run(work))
+        await _take(context, result, redact)
         context.silence = reporter.silence()
     except Detached:
         with isolated("hand_over", run_id=str(context.run_id)):
@@ -77,20 +78,23 @@ async def execute(context: RunContext, parts: Parts) -> None:
         )
         await adapter.clear(agent_context, reporter)
         why = f"the adapter failed: {error}"
-        _take(context, AdapterResult(End(EndKind.BROKEN, message=why)), redact)
+        await _take(context, AdapterResult(End(EndKind.BROKEN, message=why)), redact)
     finally:
         await reporter.close()
     crash_point(EXECUTE_ENDED)
 
 
-def _take(context: RunContext, result: AdapterResult, redact: Callable[[str], str]) -> None:
+async def _take(context: RunContext, result: AdapterResult, redact: Callable[[str], str]) -> None:
     """Take what an adapter brings, whichever it is: no secret of its agent gets past this place.
 
     What went wrong may be told in the agent's own words, or quote what it was given.
     """
-    problem = result.problem
+    problem, answer = result.problem, result.answer
     try:
-        context.answer = None if result.answer is None else answer_of(result.answer, redact)
+        if answer is not None and is_large(answer):
+            context.answer = await asyncio.to_thread(answer_of, answer, redact)
+        else:
+            context.answer = None if answer is None else answer_of(answer, redact)
     except BadAnswer as error:
         problem = str(error)
     end = replace(result.end, message=redact(result.end.message))

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable, Mapping
+from typing import Any
 
 from reveille_heartbeat.crash_points import PAYLOAD_WRITTEN
-from reveille_heartbeat.domain.document import build, dump
+from reveille_heartbeat.domain.document import build, dump, dump_in_steps
 from reveille_heartbeat.domain.values import Payload
 from reveille_heartbeat.pipeline.context import Parts, RunContext, SetupFailed
 from reveille_runtime.backoff import Backoff
@@ -22,10 +24,26 @@ async def payload(context: RunContext, parts: Parts) -> None:
     """Write it; an attempt that was begun before has it already."""
     if context.resumed:
         return
+    words = context.loaded.words
+    body = await _body(context, parts, words.payload)
+    if words.size + len(body) > _LARGE:
+        # One after the other: each keeps a processor busy, and is in memory several times.
+        async with parts.large_payload:
+            context.document = await asyncio.to_thread(_put, context, body, dump_in_steps)
+    else:
+        context.document = _put(context, body, dump)
+    # Its agent may be at work for hours, and needs no copy of it here.
+    words.forget()
+    crash_point(PAYLOAD_WRITTEN)
+
+
+def _put(
+    context: RunContext, body: bytes, write: Callable[[Mapping[str, Any]], bytes]
+) -> Mapping[str, Any]:
+    """Put it into the agent's folder; gives it for an agent that reads no files."""
     loaded, spool = context.loaded, context.spool
     words = loaded.words
     files = context.adapter is not None and context.adapter.files
-    body = await _body(context, parts, words.payload)
     document = build(
         run=loaded.run,
         wakeup=loaded.wakeup,
@@ -39,20 +57,13 @@ async def payload(context: RunContext, parts: Parts) -> None:
         comments=words.comments,
         left_out=words.left_out,
     )
-    if files:
-        try:
-            content = dump(document)
-            if len(content) + len(body) > _LARGE:
-                await asyncio.to_thread(spool.prepare, content, body)
-            else:
-                spool.prepare(content, body)
-        except OSError as error:
-            raise SetupFailed(f"the payload could not be written: {error}") from error
-    else:
-        context.document = document
-    # Its agent may be at work for hours, and needs no copy of it here.
-    words.forget()
-    crash_point(PAYLOAD_WRITTEN)
+    if not files:
+        return document
+    try:
+        spool.prepare(write(document), body)
+    except OSError as error:
+        raise SetupFailed(f"the payload could not be written: {error}") from error
+    return {}
 
 
 async def _body(context: RunContext, parts: Parts, payload: Payload) -> bytes:

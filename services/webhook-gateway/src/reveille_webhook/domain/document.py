@@ -8,20 +8,15 @@ that put their signature into it, or that sign a form's fields.
 from __future__ import annotations
 
 import json
-import re
-from itertools import islice
 from urllib.parse import unquote_to_bytes
+
+from reveille_runtime.plain_json import holds_at_most
 
 # Far more than any of those senders sends.
 MOST_VALUES = 20_000
 MOST_FIELDS = 1000
 # How much of a form is read at once: as a list of its escapes it is many times as long.
 _WINDOW = 4096
-# Each begins a value.
-_MARKS = (b"[", b"{", b",")
-# All up to a mark outside of texts, or up to the end, in one step: a body may be nothing but texts.
-# One of which the end is missing is one too: looking for it again and again would take for ever.
-_UP_TO_MARK = re.compile(rb'(?:[^"\[{,]++|"[^"\\]*+(?:\\.[^"\\]*+)*+"?)*+([\[{,])?', re.DOTALL)
 
 
 def document_of(body: bytes) -> object:
@@ -57,15 +52,3 @@ def unescaped(text: bytes) -> bytes:
         read += unquote_to_bytes(spaced[start:end])
         start = end
     return bytes(read)
-
-
-def holds_at_most(most: int, body: bytes) -> bool:
-    """Tell whether a body holds no more values than that, should it be JSON."""
-    if len(body) <= most or sum(map(body.count, _MARKS)) <= most:
-        return True
-    if b"\0" in body:
-        # Not UTF-8, where a quotation mark may be half of another character.
-        return False
-    # What stands in a text begins nothing: a long one may hold more of them than any document.
-    marks = (each for each in _UP_TO_MARK.finditer(body) if each.lastindex)
-    return next(islice(marks, most, None), None) is None

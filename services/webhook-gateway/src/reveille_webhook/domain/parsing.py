@@ -9,7 +9,8 @@ import json
 from dataclasses import dataclass
 from typing import Any
 
-from reveille_webhook.domain.document import MOST_FIELDS, form_of, holds_at_most
+from reveille_runtime.plain_json import holds_at_most
+from reveille_webhook.domain.document import MOST_FIELDS, form_of
 from reveille_webhook.domain.json_syntax import is_json
 
 _LONGEST_NUMBER = 4000

@@ -96,7 +96,7 @@ class ProcessAdapter:
                 # What the agent has left behind ends with it.
                 await self._end(context, _family(context, child), reporter)
             await tail.pump(final=True)
-            result = result_of(context, watched=True, over_limit=tail.over_limit)
+            result = await result_of(context, watched=True, over_limit=tail.over_limit)
             return replace(result, gone=gone)
         finally:
             # A wrapper that has not had the word gets EOF instead, and ends; one that has it goes
@@ -120,7 +120,7 @@ class ProcessAdapter:
             family = Family(context.run.run_id, process, seen=child is not None)
             await self._end(context, family, reporter)
         await tail.pump(final=True)
-        return result_of(context, watched=child is not None, over_limit=tail.over_limit)
+        return await result_of(context, watched=child is not None, over_limit=tail.over_limit)
 
     async def _follow(
         self, context: AgentContext, child: Child, tail: Tail, reporter: Reporter

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any
 
 from reveille_heartbeat.adapters.contract import AdapterResult, AgentContext
@@ -17,6 +18,8 @@ SETTLE_DELAY = 0.5
 _FILE_TOO_LARGE = 153
 # Bytes at the end of stderr in which its last line is looked for.
 _LAST_WORDS = 16_384
+# Bytes of a result file that is worth a thread of its own.
+_LARGE = 65_536
 _NEVER_STARTED = "its executor ended before the agent was started"
 _GROUP_ENDED = (
     "its supervisor was killed while this executor looked on: the agent, or somebody on this"
@@ -24,9 +27,9 @@ _GROUP_ENDED = (
 )
 
 
-def result_of(context: AgentContext, *, watched: bool, over_limit: bool) -> AdapterResult:
+async def result_of(context: AgentContext, *, watched: bool, over_limit: bool) -> AdapterResult:
     """Say how it ended; `watched`: this executor saw the wrapper live, and end."""
-    answer, problem = _answer(context)
+    answer, problem = await _answer(context)
     return AdapterResult(_end_of(context, watched, over_limit), answer, problem)
 
 
@@ -63,9 +66,13 @@ def _last_words(context: AgentContext) -> str:
     return last_line(Redactor(context.secrets).redact_end(data, whole=whole))
 
 
-def _answer(context: AgentContext) -> tuple[dict[str, Any] | None, str]:
+async def _answer(context: AgentContext) -> tuple[dict[str, Any] | None, str]:
     try:
         content = context.spool.read_result()
-        return (None if content is None else read_document(content)), ""
+        if content is None:
+            return None, ""
+        if len(content) > _LARGE:
+            return await asyncio.to_thread(read_document, content), ""
+        return read_document(content), ""
     except (BadAnswer, Unreadable) as error:
         return None, str(error)

@@ -27,6 +27,16 @@ class Words:
     comments: tuple[Comment, ...] = ()
     left_out: LeftOut = field(default_factory=LeftOut)
 
+    @property
+    def size(self) -> int:
+        """About how many bytes it is."""
+        return (
+            len(self.prompt)
+            + len(self.payload.body)
+            + sum(len(each.prompt) + len(each.payload.body) for each in self.joined)
+            + sum(len(each.body) for each in self.comments)
+        )
+
     def forget(self) -> None:
         """Let go of it, whoever holds the attempt's rows for as long as that takes."""
         self.prompt, self.payload, self.joined, self.comments = "", Payload(), (), ()
