@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 from uuid import UUID, uuid4
 
@@ -11,6 +12,7 @@ import pytest
 from tests.integration.heartbeat import executors
 from tests.integration.heartbeat.desk import Desk
 
+from reveille_heartbeat import migrations
 from reveille_heartbeat.domain.document import LeftOut
 from reveille_heartbeat.domain.placing import MAX_JOINED, MAX_TOLD_BYTES
 from reveille_heartbeat.domain.queue import MAX_CLAIMED_BYTES
@@ -21,6 +23,7 @@ from reveille_heartbeat.store.queries import Q
 from reveille_heartbeat.usecases.runs.loaded import Words, load
 from reveille_runtime.lockorder import Level, LockOrder
 
+COUNTED = Path(migrations.__file__).with_name("versions") / "0004_told_bytes_of_waiting.sql"
 QUEUED, DEFERRED, COALESCED = WakeupState.QUEUED, WakeupState.DEFERRED, WakeupState.COALESCED
 
 
@@ -220,8 +223,8 @@ async def test_a_wake_with_much_to_tell_is_full(desk: Desk, by: str) -> None:
     assert (await desk.wakeup(first.wakeup_id)).coalesced_count < 3
 
 
-@pytest.mark.parametrize("at_once", [True, False])
-async def test_a_wake_says_how_much_its_run_is_told(desk: Desk, at_once: bool) -> None:
+@pytest.mark.parametrize("made", ["at once", "one by one", "before that was counted"])
+async def test_a_wake_says_how_much_its_run_is_told(desk: Desk, made: str) -> None:
     agent = await desk.agent()
     issue = await desk.issue(agent)
     one, two, three = [await desk.comment(issue, body=f"{at}: für") for at in range(3)]
@@ -233,11 +236,14 @@ async def test_a_wake_says_how_much_its_run_is_told(desk: Desk, at_once: bool) -
         desk.wish(agent, issue, payload=payload),
         desk.commented(agent, issue, two, three),
     ]
-    if at_once:
+    if made == "at once":
         answers = await desk.wake(*wishes)
     else:
         answers = [await desk.one(each) for each in wishes]
     assert [each.state for each in answers] == [QUEUED] + [COALESCED] * 4
+    if made == "before that was counted":
+        await desk.rows.execute("UPDATE wakeup_requests SET told_bytes = 0")
+        await desk.rows.execute(COUNTED.read_text(encoding="utf-8"))
 
     claim = await executors.claimer(desk.database, 0)
     (loaded,) = await claim(5)
