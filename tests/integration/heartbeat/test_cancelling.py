@@ -16,6 +16,7 @@ from tests.integration.heartbeat.test_processes import gone, linger, process_in
 from reveille.common.v1 import reason_pb2
 from reveille.heartbeat.v1 import run_pb2, wakeup_pb2
 from reveille.heartbeat.v1.run_pb2_grpc import RunServiceStub
+from reveille.heartbeat.v1.wakeup_pb2_grpc import WakeupServiceStub
 from reveille_runtime.errors import NotFound, PermissionDenied
 from reveille_runtime.rpc_errors import as_domain_errors
 from reveille_testkit.waiting import eventually
@@ -121,6 +122,34 @@ async def test_an_end_that_came_first_stays(
     assert await rows.fetchval("SELECT state FROM runs WHERE run_id = $1", UUID(run.run_id)) == (
         "succeeded"
     )
+
+
+async def test_what_is_called_off_leaves_the_wake_that_it_had_joined(
+    idle: World, rows: asyncpg.Connection[asyncpg.Record]
+) -> None:
+    agent = await idle.agent()
+
+    async def wake(words: str) -> str:
+        payload = wakeup_pb2.Payload(body=words.encode(), facts={"für": words})
+        answer = await idle.wake(agent, prompt=words, payload=payload)
+        return str(answer.wakeup_id)
+
+    async def told() -> tuple[int, int]:
+        query = "SELECT coalesced_count, told_bytes FROM wakeup_requests WHERE wakeup_id = $1"
+        return tuple(await rows.fetchrow(query, UUID(target)))  # type: ignore[return-value, arg-type]  # there is the row
+
+    target = await wake("do it")
+    alone = await told()
+    stays = await wake("and this")
+    both = await told()
+    goes = await wake("größer, and this, too")
+    cancel: Any = WakeupServiceStub(idle.client.user(MEMBER, idle.workspace_id)).CancelWakeup
+    # Once it is gone it has nothing to leave.
+    for _ in range(2):
+        await cancel(wakeup_pb2.CancelWakeupRequest(wakeup_id=goes))
+        assert (await told(), alone[0], both[0]) == (both, 0, 1)
+    await cancel(wakeup_pb2.CancelWakeupRequest(wakeup_id=stays))
+    assert await told() == alone
 
 
 async def test_who_may_cancel(idle: World) -> None:

@@ -16,6 +16,21 @@ FROM unnest($1::uuid[], $2::integer[], $3::text[], $4::boolean[], $5::jsonb[], $
     AS m (wakeup_id, joined, comment_ids, fresh_session, context, told_bytes)
 WHERE w.wakeup_id = m.wakeup_id;
 
+-- name: leave_wake
+-- What had joined a wake was called off: its words are not told with it any more; its comments are, for
+-- they are the issue's. The caller holds the locks of both. $1 the one joined, $2 the one that leaves
+UPDATE wakeup_requests w
+SET coalesced_count = greatest(w.coalesced_count - 1, 0),
+    told_bytes = greatest(w.told_bytes - l.words, 0)
+FROM (
+    SELECT octet_length(p.prompt) + octet_length(p.body) + (
+        SELECT coalesce(sum(octet_length(f.key) + octet_length(f.value)), 0)
+        FROM jsonb_each_text(p.facts) AS f
+    ) AS words
+    FROM wakeup_payloads p WHERE p.wakeup_id = $2
+) l
+WHERE w.wakeup_id = $1 AND w.finished_at IS NULL;
+
 -- name: hurry_retries
 -- A person waits: the next attempt does not wait for its time any longer. $1 runs
 UPDATE runs SET scheduled_retry_at = clock()

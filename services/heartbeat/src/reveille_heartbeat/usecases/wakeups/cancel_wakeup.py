@@ -6,6 +6,7 @@ from uuid import UUID
 
 from reveille_heartbeat.crash_points import CANCEL_AFTER_COMMIT
 from reveille_heartbeat.domain.reasons import Reason
+from reveille_heartbeat.domain.states import WakeupState
 from reveille_heartbeat.domain.values import Wakeup
 from reveille_heartbeat.store.queries import Q
 from reveille_heartbeat.store.rows import to_wakeup
@@ -61,7 +62,14 @@ class CancelWakeup:
             await locks.take(tx, Level.AGENT, Q["lock_agents"], [known.agent_id])
         else:
             await locks.take(tx, Level.ISSUE, Q["lock_issues"], [known.issue_id])
+        joined = known.joined_wakeup_id
+        wakeups = [known.wakeup_id] if joined is None else [joined, known.wakeup_id]
+        await locks.take(tx, Level.WAKEUP, Q["lock_wakeups"], wakeups)
+        before = to_wakeup((await tx.fetch(Q["find_wakeups"], [known.wakeup_id]))[0])
         await cancel_wakeup(tx, known.wakeup_id, Reason.CANCELLED, message, ended)
+        if before.state is WakeupState.COALESCED:
+            # The one it had joined has room for another.
+            await tx.execute(Q["leave_wake"], joined, known.wakeup_id)
         if known.issue_id is not None:
             await self._promotion.promote(tx, {known.issue_id: None})
         return to_wakeup((await tx.fetch(Q["find_wakeups"], [known.wakeup_id]))[0])
