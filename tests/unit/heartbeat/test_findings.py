@@ -7,13 +7,13 @@ from typing import Any
 from uuid import UUID
 
 import pytest
-from tests.unit.heartbeat.made import AGENT, ISSUE, NOW, WAKEUP
+from tests.unit.heartbeat.made import AGENT, ISSUE, NOW, RUN, WAKEUP
 from tests.unit.heartbeat.test_enqueue_rules import BLOCKER
 
-from reveille_heartbeat.domain.states import ISSUE_TERMINAL, IssueState, WakeupState
+from reveille_heartbeat.domain.states import ISSUE_TERMINAL, IssueState, RunState, WakeupState
 from reveille_heartbeat.domain.values import Wakeup
 from reveille_heartbeat.usecases.why.explaining import Scene
-from reveille_heartbeat.usecases.why.findings import about_issue, about_wakeup
+from reveille_heartbeat.usecases.why.findings import about_issue, about_run, about_wakeup
 
 S, W = IssueState, WakeupState
 BOB = replace(AGENT, agent_id=UUID(int=21), name="bob")
@@ -100,3 +100,18 @@ def test_of_a_wakeup_it_says_nothing_twice(
     found = about_wakeup(replace(WAKEUP, message="the same in other words", **changes), scene)
 
     assert (found.text, found.command) == (text, command)
+
+
+@pytest.mark.parametrize(
+    ("executor", "words"),
+    [
+        ("host/1/2/mark", "Attempt 1 runs on host/1/2/mark"),
+        ("", "Attempt 1 goes on although its executor has stopped"),
+    ],
+)
+def test_an_attempt_at_work_names_its_executor_or_says_that_it_was_left(
+    executor: str, words: str
+) -> None:
+    run = replace(RUN, state=RunState.RUNNING, occupied=True, executor_id=executor)
+
+    assert about_run(run, SCENE).text.startswith(words)

@@ -161,6 +161,8 @@ def _done(run: Run) -> str:
     if run.state is not RunState.RUNNING:
         return words[run.state]
     text = f"runs on {run.executor_id}"
+    if not run.executor_id:
+        text = "goes on although its executor has stopped, and waits for another one of its place"
     if run.deadline_at is not None:
         text += f", until {run.deadline_at:%Y-%m-%d %H:%M} UTC at the latest"
     if run.last_output_at is not None:
