@@ -45,6 +45,7 @@ ANSWER = Answer("fine", b'{"summary":"fine"}', IssueState.DONE)
         (End(EndKind.RAN_OUT, 143), RunState.TIMED_OUT, Reason.RUN_TIMEOUT),
         (End(EndKind.TOO_MUCH_OUTPUT), RunState.FAILED, Reason.OUTPUT_LIMIT),
         (End(EndKind.NOT_STARTED, message="no"), RunState.FAILED, Reason.SETUP_FAILED),
+        (End(EndKind.NO_ROOM, message="no"), RunState.FAILED, Reason.SETUP_FAILED),
         (End(EndKind.BROKEN, message="no"), RunState.FAILED, Reason.ADAPTER_FAILED),
         (End(EndKind.LOST), RunState.FAILED, Reason.PROCESS_LOST),
         (End(EndKind.EXITED, 75), RunState.FAILED, Reason.TRANSIENT_FAILURE),

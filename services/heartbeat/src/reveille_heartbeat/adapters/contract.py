@@ -3,17 +3,28 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, Protocol
 
 from reveille_heartbeat.adapters.spool import Spool
-from reveille_heartbeat.domain.outcome import End
+from reveille_heartbeat.domain.outcome import End, EndKind
 from reveille_heartbeat.domain.values import Agent, LogStream, ProcessIdentity, Run
+
+_NO_ROOM = frozenset(
+    {errno.ENOSPC, errno.EDQUOT, errno.ENOMEM, errno.EAGAIN, errno.EMFILE, errno.ENFILE}
+)
 
 
 class Detached(Exception):
     """The service stops and leaves the agent at work; the next executor finds it."""
+
+
+def not_started(what: str, error: OSError) -> End:
+    """Say that an attempt could not begin: for want of room, which may pass, or for good."""
+    kind = EndKind.NO_ROOM if error.errno in _NO_ROOM else EndKind.NOT_STARTED
+    return End(kind, message=f"{what}: {error.strerror or error}")
 
 
 @dataclass(frozen=True, slots=True)

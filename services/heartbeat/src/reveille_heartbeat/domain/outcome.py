@@ -47,6 +47,8 @@ class EndKind(StrEnum):
     RAN_OUT = "ran_out"
     TOO_MUCH_OUTPUT = "too_much_output"
     NOT_STARTED = "not_started"
+    # The machine had no room for it: disk, memory, processes, open files. That may pass.
+    NO_ROOM = "no_room"
     BROKEN = "broken"
     LOST = "lost"
     # The service stopped under an agent that cannot outlive it.
@@ -149,6 +151,8 @@ def classify(end: End, answer: Answer | None, problem: str = "") -> Outcome:
             return failed(RunState.FAILED, Reason.OUTPUT_LIMIT, text)
         case EndKind.NOT_STARTED:
             return failed(RunState.FAILED, Reason.SETUP_FAILED, end.message)
+        case EndKind.NO_ROOM:
+            return failed(RunState.FAILED, Reason.SETUP_FAILED, end.message, FailureClass.TRANSIENT)
         case EndKind.BROKEN:
             return failed(RunState.FAILED, Reason.ADAPTER_FAILED, end.message)
         case EndKind.LOST:

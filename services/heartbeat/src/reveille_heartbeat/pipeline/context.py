@@ -13,7 +13,7 @@ from reveille_heartbeat.adapters.contract import Adapter, AdapterResult, Limits
 from reveille_heartbeat.adapters.registry import Registry
 from reveille_heartbeat.adapters.spool import Spool, SpoolRoot
 from reveille_heartbeat.domain.answer import Answer
-from reveille_heartbeat.domain.outcome import Outcome
+from reveille_heartbeat.domain.outcome import EndKind, Outcome
 from reveille_heartbeat.domain.places import Executor
 from reveille_heartbeat.domain.values import LogStream, Run
 from reveille_heartbeat.pipeline.interrupts import Interrupts
@@ -29,6 +29,10 @@ from reveille_runtime.lease import Held, Lease
 
 class SetupFailed(Exception):
     """The attempt cannot begin; the message says why, for the agent's owner."""
+
+    def __init__(self, message: str, kind: EndKind = EndKind.NOT_STARTED) -> None:
+        super().__init__(message)
+        self.kind = kind
 
 
 class When(StrEnum):

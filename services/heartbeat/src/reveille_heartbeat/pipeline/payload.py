@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from reveille_heartbeat.adapters.contract import not_started
 from reveille_heartbeat.crash_points import PAYLOAD_WRITTEN
 from reveille_heartbeat.domain.document import build, dump, dump_in_steps
 from reveille_heartbeat.domain.values import Payload
@@ -62,7 +63,8 @@ def _put(
     try:
         spool.prepare(write(document), body)
     except OSError as error:
-        raise SetupFailed(f"the payload could not be written: {error}") from error
+        end = not_started("the payload could not be written", error)
+        raise SetupFailed(end.message, end.kind) from error
     return {}
 
 

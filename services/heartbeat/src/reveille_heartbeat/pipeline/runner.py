@@ -79,7 +79,7 @@ class Runner:
             try:
                 await stage.run(context, self._parts)
             except SetupFailed as error:
-                context.result = AdapterResult(End(EndKind.NOT_STARTED, message=str(error)))
+                context.result = AdapterResult(End(error.kind, message=str(error)))
             except Exception as error:
                 if stage.name not in _BEFORE_RESULT or is_transient(error) or _stops(error):
                     raise

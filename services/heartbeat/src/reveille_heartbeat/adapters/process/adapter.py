@@ -20,6 +20,7 @@ from reveille_heartbeat.adapters.contract import (
     Detached,
     Problem,
     Reporter,
+    not_started,
 )
 from reveille_heartbeat.adapters.left_files import Unreadable
 from reveille_heartbeat.adapters.process.child import Child, Spawned, attach, spawn
@@ -79,8 +80,7 @@ class ProcessAdapter:
         except NotRunnable as error:
             return AdapterResult(End(EndKind.NOT_STARTED, message=str(error)))
         except OSError as error:
-            message = f"the command could not be started: {error.strerror or error}"
-            return AdapterResult(End(EndKind.NOT_STARTED, message=message))
+            return AdapterResult(not_started("the command could not be started", error))
         child = spawned.child
         self._orphanage.awaits(child.identity.pid)
         try:
@@ -96,7 +96,9 @@ class ProcessAdapter:
                 # What the agent has left behind ends with it.
                 await self._end(context, _family(context, child), reporter)
             await tail.pump(final=True)
-            result = await result_of(context, watched=True, over_limit=tail.over_limit)
+            result = await result_of(
+                context, watched=True, over_limit=tail.over_limit, wrapper=child.status
+            )
             return replace(result, gone=gone)
         finally:
             # A wrapper that has not had the word gets EOF instead, and ends; one that has it goes

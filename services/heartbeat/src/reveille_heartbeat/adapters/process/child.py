@@ -34,6 +34,8 @@ class Child:
         self.ended = asyncio.Event()
         # Set at the end, and by whoever else wants to be noticed by the one that waits for it.
         self.attention = asyncio.Event()
+        # With which it exited; None for one that was killed, or is not ours.
+        self.status: int | None = None
         self._handle = handle
         asyncio.get_running_loop().add_reader(handle, self._exited)
 
@@ -47,7 +49,9 @@ class Child:
     def _exited(self) -> None:
         if self.ours:
             with contextlib.suppress(ChildProcessError):
-                os.waitid(os.P_PIDFD, self._handle, os.WEXITED | os.WNOHANG)
+                left = os.waitid(os.P_PIDFD, self._handle, os.WEXITED | os.WNOHANG)
+                if left is not None and left.si_code == os.CLD_EXITED:
+                    self.status = left.si_status
         self.close()
         self.ended.set()
         self.attention.set()

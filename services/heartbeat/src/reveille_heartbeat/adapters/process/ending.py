@@ -21,20 +21,36 @@ _LAST_WORDS = 16_384
 # Bytes of a result file that is worth a thread of its own.
 _LARGE = 65_536
 _NEVER_STARTED = "its executor ended before the agent was started"
+# With which a wrapper exits that could not write down who it is, before it starts anything.
+_NOTHING_STARTED = 125
+_NO_IDENTITY = (
+    "its supervisor could not write to the spool, and started nothing: perhaps the disk is full"
+)
+_NO_STATUS = (
+    "its supervisor could not write to the spool how the agent ended: perhaps the disk is full, or"
+    " the agent has removed its folder"
+)
 _GROUP_ENDED = (
     "its supervisor was killed while this executor looked on: the agent, or somebody on this"
     " machine, has ended the whole process group, and nothing tells how the agent itself ended"
 )
 
 
-async def result_of(context: AgentContext, *, watched: bool, over_limit: bool) -> AdapterResult:
-    """Say how it ended; `watched`: this executor saw the wrapper live, and end."""
+async def result_of(
+    context: AgentContext, *, watched: bool, over_limit: bool, wrapper: int | None = None
+) -> AdapterResult:
+    """Say how it ended; `watched`: this executor saw the wrapper live, and end, with a status.
+
+    That status is the wrapper's own, and no agent's: `wrapper` is None where it was killed.
+    """
     answer, problem = await _answer(context)
-    return AdapterResult(_end_of(context, watched, over_limit), answer, problem)
+    return AdapterResult(_end_of(context, watched, over_limit, wrapper), answer, problem)
 
 
-def _end_of(context: AgentContext, watched: bool, over_limit: bool) -> End:
+def _end_of(context: AgentContext, watched: bool, over_limit: bool, wrapper: int | None) -> End:
     spool, limits = context.spool, context.limits
+    if wrapper == _NOTHING_STARTED:
+        return End(EndKind.NO_ROOM, message=_NO_IDENTITY)
     code = spool.exit_code()
     largest = max((spool.output_size(stream) for stream in LogStream), default=0)
     if over_limit or (code is not None and largest >= limits.file_bytes):
@@ -52,6 +68,8 @@ def _end_of(context: AgentContext, watched: bool, over_limit: bool) -> End:
         # The word to start comes after the record of the process.
         return End(EndKind.LOST, message=_NEVER_STARTED)
     if watched:
+        if wrapper == 0:
+            return End(EndKind.BROKEN, message=_NO_STATUS)
         # No host was lost, so another attempt would end like this one.
         return End(EndKind.BROKEN, message=_GROUP_ENDED)
     return End(EndKind.LOST)
