@@ -25,6 +25,7 @@ from reveille_runtime.errors import (
 )
 from reveille_runtime.rpc_errors import from_rpc_error
 from reveille_webhook.usecases import diagnose
+from reveille_webhook.usecases.watch import Watch
 
 BODY = b'{"action":"opened","n":1.0}'
 
@@ -183,6 +184,42 @@ async def test_watching_keeps_up_with_more_than_one_look_can_take(
     watching.cancel()
 
 
+async def test_watching_misses_nothing_late_and_follows_what_is_old_to_its_end(
+    gateway: Gateway, peer: FakeAutopilot
+) -> None:
+    hook, elsewhere = await gateway.hook(), await gateway.hook()
+    watch = Watch(gateway.database, asyncio.Event(), interval=0.01)
+    told = watch.follow(hook.workspace_id, None, await gateway.database.now())
+
+    async def next_one() -> tuple[str | None, str]:
+        async with asyncio.timeout(10):
+            delivery = await anext(told)
+        return delivery.dedupe_key, delivery.state.value
+
+    gateway.database.move_clock(60)
+    await gateway.post(hook, BODY, delivery="d-1")
+    first = await next_one()
+    # It says that it came in before what was told, and was committed after it.
+    await gateway.post(elsewhere, BODY, delivery="late")
+    await gateway.settled()
+    await gateway.sql(
+        "UPDATE webhook.deliveries SET workspace_id = $1, received_at = received_at - "
+        "interval '3 s' WHERE dedupe_key = 'late'",
+        hook.workspace_id,
+    )
+    late = await next_one()
+    gateway.database.move_clock(200)
+    await gateway.post(hook, BODY, delivery="d-2")
+    second = await next_one()
+    await gateway.sql(
+        "UPDATE webhook.deliveries SET state = 'dispatched', finished_at = clock_timestamp() "
+        "WHERE dedupe_key = 'd-1'"
+    )
+
+    assert [first, late, second] == [(key, "queued") for key in ("d-1", "late", "d-2")]
+    assert await next_one() == ("d-1", "dispatched")
+
+
 async def test_watching_is_for_the_members_of_a_workspace(gateway: Gateway) -> None:
     stranger = gateway.deliveries(gateway.stage.keys.user("eve", {}))
     watching = stranger.WatchDeliveries(pb.WatchDeliveriesRequest(workspace_id=str(uuid4())))
@@ -267,6 +304,11 @@ async def test_a_secret_that_has_expired_is_recognised(gateway: Gateway) -> None
         )
     )
     gateway.database.move_clock(60)
+    # One of another hook that cannot be opened is passed over.
+    broken = await gateway.hook(workspace_id=hook.workspace_id)
+    await gateway.sql(
+        "UPDATE webhook.endpoint_secrets SET sealed = 'x' WHERE endpoint_id = $1", broken.id
+    )
 
     answer = await gateway.post(hook, BODY, secret=expired)
 

@@ -21,7 +21,9 @@ from reveille_webhook.domain.delivery import Ending
 from reveille_webhook.domain.states import DeliveryState
 from reveille_webhook.store import queue
 from reveille_webhook.store.queue import Settlement
+from reveille_webhook.usecases.claim import ClaimDeliveries
 from reveille_webhook.usecases.measure_queue import MeasureQueue
+from reveille_webhook.usecases.trace import Tracing
 
 BODY = b'{"action":"opened"}'
 MEGABYTE = 1 << 20
@@ -290,14 +292,49 @@ async def test_two_replicas_share_the_queue_and_none_is_taken_twice(
     assert len(set(taken)) == 30
 
 
+async def test_a_claim_reads_on_and_leaves_nothing_behind_it(gateway: Gateway) -> None:
+    await arrive(gateway, 4)
+    close_behind, first, far_behind, next_one = [row["id"] for row in await gateway.rows()]
+    now = await gateway.database.now()
+    # No time passes, so that it looks at everything for no other reason.
+    claim = ClaimDeliveries(
+        gateway.database, 60.0, 0, 0, Tracing(Telemetry.off()), clock=lambda: 0.0
+    )
+
+    async def due(delivery_id: UUID, seconds_ago: int) -> None:
+        await gateway.sql(
+            "UPDATE webhook.deliveries SET available_at = $1 WHERE id = $2",
+            now - timedelta(seconds=seconds_ago),
+            delivery_id,
+        )
+
+    async def taken(limit: int) -> set[UUID]:
+        return {each.id for each in (await claim(limit)).claims}
+
+    for delivery_id, seconds_ago in (
+        (close_behind, -3600),
+        (first, 60),
+        (far_behind, -3600),
+        (next_one, 50),
+    ):
+        await due(delivery_id, seconds_ago)
+    assert await taken(1) == {first}
+    # It was not judged yet, or not visible, when others were taken.
+    await due(close_behind, 61)
+    assert await taken(10) == {close_behind, next_one}
+    await due(far_behind, 1000)
+    assert await taken(10) == {far_behind}
+
+
 async def test_a_vanished_worker_s_delivery_is_freed_after_two_looks_and_no_sooner(
     gateway: Gateway, peer: FakeAutopilot
 ) -> None:
     await arrive(gateway)
-    await steal(gateway, attempts=1)
+    await steal(gateway, attempts=4)
 
     await gateway.step("take over")
     first = await gateway.row()
+    before = await gateway.database.now()
     await confirm(gateway)
     freed = await gateway.row()
     gateway.database.move_clock(61)
@@ -307,10 +344,27 @@ async def test_a_vanished_worker_s_delivery_is_freed_after_two_looks_and_no_soon
     assert (freed["state"], freed["lease_token"], freed["dispatch_attempts"]) == (
         "queued",
         None,
-        1,
+        4,
     )
+    # It waits as after any failure: what harms its workers shall not take the others along.
+    assert freed["available_at"] > before + timedelta(seconds=2)
     assert (await gateway.row())["state"] == "dispatched"
     assert len(peer.bodies) == 1
+
+
+async def test_a_look_that_found_as_many_as_it_may_is_followed_by_another(
+    gateway: Gateway,
+) -> None:
+    await arrive(gateway, 2)
+    await steal(gateway, attempts=1)
+    take_over: Any = gateway.app.loops["take over"]._step
+    take_over._batch = 1
+
+    await gateway.step("take over")
+    soon = await confirm(gateway)
+    later = await take_over()
+
+    assert (soon, later) == (0, None)
 
 
 async def test_a_lease_that_moved_between_the_look_and_the_taking_over_is_kept(
@@ -383,15 +437,17 @@ async def steal(gateway: Gateway, attempts: int) -> None:
     )
 
 
-async def confirm(gateway: Gateway) -> None:
+async def confirm(gateway: Gateway) -> float | None:
     """Look again, a renewal later, with our own renewals succeeding in between."""
     assert gateway.app.keeper is not None
-    witness = gateway.app.loops["take over"]._step._witness  # type: ignore[attr-defined]  # a use case
+    take_over: Any = gateway.app.loops["take over"]._step
+    witness = take_over._witness
     await gateway.app.keeper.tick()
     witness._first_seen = {
         lease: seen - witness.interval for lease, seen in witness._first_seen.items()
     }
-    await gateway.step("take over")
+    wait: float | None = await take_over()
+    return wait
 
 
 async def test_a_lease_that_changed_hands_overwrites_nothing(
