@@ -9,6 +9,7 @@ from urllib.parse import urlsplit
 
 from reveille_runtime.config import DatabaseSettings
 from reveille_runtime.db import Database, Tx, retrying_statement
+from reveille_runtime.hints import Hearing, HintBus
 from reveille_runtime.queries import Query
 from reveille_testkit.database import TestDatabase
 
@@ -98,6 +99,27 @@ async def test_a_statement_that_is_given_up_costs_no_connection(scratch: TestDat
         assert asked.done()
         async with asyncio.timeout(LIMIT):
             await database.now()
+
+
+async def test_a_listener_leaves_a_server_that_falls_silent_while_it_is_asked_to_listen(
+    scratch: TestDatabase,
+) -> None:
+    database = await scratch.open("scratch")
+    settings = scratch.settings("scratch")
+    way = Way(settings)
+    async with way.open(), asyncio.timeout(LIMIT):
+        listening = settings.model_copy(update={"url": way.url})
+        bus = HintBus(listening, database, probe_interval=LIMIT, probe_timeout=0.5)
+        running = asyncio.create_task(bus.run())
+        await bus.until(Hearing.HEARS)
+        way.cut()
+
+        bus.event("scratch.news")
+
+        await bus.until(Hearing.DEAF)
+        await bus.until(Hearing.HEARS)
+        await bus.stop()
+        await running
 
 
 async def test_a_server_that_became_a_standby_is_left(scratch: TestDatabase) -> None:

@@ -147,6 +147,27 @@ async def test_a_deaf_listener_is_noticed_by_its_probe_and_connects_anew(
     await supervisor.stop()
 
 
+class Confused(HintBus):
+    """A listener whose driver loses the thread, as when a farewell comes between two statements."""
+
+    async def _probe(self, broken: asyncio.Event) -> None:
+        raise asyncpg.InternalClientError("got result for unknown protocol state 3")
+
+
+async def test_a_confused_driver_does_not_end_the_listener(
+    scratch: TestDatabase, db: Database
+) -> None:
+    bus = Confused(scratch.settings("scratch"), db)
+    bus.hearing = Hearing.HEARS
+    running = asyncio.create_task(bus.run())
+    hearing_lost = asyncio.create_task(bus.until(Hearing.DEAF))
+    await asyncio.wait({running, hearing_lost}, return_when=asyncio.FIRST_COMPLETED)
+    assert not running.done()
+    await bus.stop()
+    await running
+    await hearing_lost
+
+
 async def test_a_database_that_is_away_does_not_end_the_listener(
     scratch: TestDatabase, db: Database
 ) -> None:

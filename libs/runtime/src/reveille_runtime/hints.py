@@ -123,7 +123,7 @@ class HintBus:
             try:
                 async with self._connected() as (connection, broken):
                     await self._listen(connection, broken)
-            except (HearingLost, OSError, asyncpg.PostgresError, asyncpg.InterfaceError) as error:
+            except Exception as error:  # noqa: BLE001 (the loops poll meanwhile, whatever it was)
                 # A connection that has heard its probes was good: begin the backoff anew.
                 failures = 1 if self.hearing is Hearing.HEARS else failures + 1
                 await self._now(Hearing.DEAF, f"{type(error).__name__}: {error}")
@@ -137,6 +137,8 @@ class HintBus:
             settings.url,
             password=settings.password if settings.password_file is not None else None,
             timeout=self._probe_timeout,
+            # A server that falls silent under a LISTEN would be waited for as long as TCP does.
+            command_timeout=self._probe_timeout,
             server_settings={"application_name": f"{settings.application_name}-hints"},
         )
         broken = asyncio.Event()
