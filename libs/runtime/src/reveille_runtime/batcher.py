@@ -16,16 +16,13 @@ from collections.abc import Awaitable, Callable, Sequence
 from operator import attrgetter
 from typing import Any, Generic, TypeVar
 
-from reveille_runtime import logs
-from reveille_runtime.backoff import Backoff
+from reveille_runtime.batch_attempts import Attempts
 from reveille_runtime.batch_entry import ConflictKey, Entry, Patience
 from reveille_runtime.errors import ResourceExhausted, Unavailable
 from reveille_runtime.sqlstate import is_bad_data, is_transient
 
 I = TypeVar("I")  # noqa: E741 - an item
 R = TypeVar("R")
-_log = logs.get_logger(__name__)
-_REPEAT = Backoff(first=0.02, longest=1.0)
 
 
 class Batcher(Generic[I, R]):
@@ -69,7 +66,7 @@ class Batcher(Generic[I, R]):
         poisoned: Callable[[BaseException], bool] = is_bad_data,
     ) -> None:
         self.name = name
-        self._run = run
+        self._attempts = Attempts(name, run, transient=transient, poisoned=poisoned)
         self._max_items = max_items
         self._max_bytes = max_bytes
         self._max_in_flight = max_in_flight
@@ -82,8 +79,6 @@ class Batcher(Generic[I, R]):
         self._size = size
         self._key = key
         self._retry_for = retry_for
-        self._transient = transient
-        self._poisoned = poisoned
         # A batch serves many callers: it must not run under the trace or the actor of one of them.
         self._context = contextvars.Context()
         self._ready: OrderedDict[Entry[I, R], None] = OrderedDict()
@@ -258,15 +253,17 @@ class Batcher(Generic[I, R]):
         self._pump()
 
     def _cut(self) -> list[Entry[I, R]]:
-        batch, weight = list[Entry[I, R]](), 0
+        """Take a batch off the queue: the oldest that may run, up to either limit."""
+        batch: list[Entry[I, R]] = []
+        weight = 0
         while self._ready and len(batch) < self._max_items:
             entry = next(iter(self._ready))
-            if batch and weight + entry.size > self._max_bytes:
+            weight += entry.size
+            if batch and weight > self._max_bytes:
                 break
             del self._ready[entry]
-            self._queued -= 1
-            weight += entry.size
             batch.append(entry)
+        self._queued -= len(batch)
         if self._key is not None:
             batch.sort(key=attrgetter("key"))
         return batch
@@ -283,7 +280,7 @@ class Batcher(Generic[I, R]):
 
     async def _serve(self, batch: list[Entry[I, R]]) -> None:
         try:
-            await self._attempt(batch)
+            await self._attempts.until_answered(batch, self._answer)
         finally:
             for entry in batch:
                 if not entry.answer.done():
@@ -293,25 +290,8 @@ class Batcher(Generic[I, R]):
                     )
                 self._release_key(entry)
 
-    async def _attempt(self, batch: list[Entry[I, R]], *, last: bool = True) -> None:
-        """Run a batch until each of its items is answered or has no caller any more."""
-        attempt = 0
-        while live := [entry for entry in batch if not entry.answer.done()]:
-            attempt += 1
-            try:
-                results = await self._results([entry.item for entry in live])
-            except Exception as error:  # noqa: BLE001 - every caller gets it
-                if self._poisoned(error) and len(live) > 1:
-                    middle = len(live) // 2
-                    await self._attempt(live[:middle], last=False)
-                    await self._attempt(live[middle:], last=last)
-                elif not self._transient(error) or not await self._pause(live, attempt, error):
-                    self._answer(live, [error] * len(live), last=last)
-            else:
-                self._answer(live, results, last=last)
-
     def _answer(
-        self, live: list[Entry[I, R]], results: Sequence[R | Exception], *, last: bool
+        self, live: list[Entry[I, R]], results: Sequence[R | Exception], last: bool
     ) -> None:
         """Give out results. First the next batch begins: callers have much to do with them."""
         for entry in live:
@@ -321,30 +301,3 @@ class Batcher(Generic[I, R]):
             self._pump()
         for entry, result in zip(live, results, strict=True):
             entry.settle(result)
-
-    async def _results(self, items: list[I]) -> Sequence[R | Exception]:
-        results = await self._run(items)
-        if len(results) != len(items):
-            raise RuntimeError(f"{self.name}: {len(results)} results for {len(items)} items")
-        return results
-
-    async def _pause(self, live: list[Entry[I, R]], attempt: int, error: Exception) -> bool:
-        """Wait before a repeat; False when nobody's patience lasts that long."""
-        delay = _REPEAT.delay(attempt, id(self))
-        now = asyncio.get_running_loop().time()
-        patient = [entry for entry in live if now + delay < entry.patience]
-        for entry in live:
-            if entry not in patient:
-                entry.settle(error)
-        if not patient:
-            return False
-        _log.warning(
-            "A batch is repeated.",
-            action="batcher.repeat",
-            batcher=self.name,
-            attempt=attempt,
-            items=len(patient),
-            cause=type(error).__name__,
-        )
-        await asyncio.sleep(delay)
-        return True
