@@ -46,6 +46,8 @@ class FakeAutopilot(DispatchServiceServicer):
     withdrawn: list[str] = field(default_factory=list)
     # Set: answers whole calls in our place.
     answer_dispatch: Callable[..., Awaitable[pb.DispatchDeliveriesResponse]] | None = None
+    # Set: comes while a withdrawal is under way.
+    at_withdrawal: Callable[[], Awaitable[None]] | None = None
     # Set: the whole service answers with this status.
     away: grpc.StatusCode | None = None
     may_admit: asyncio.Event = field(default_factory=asyncio.Event)
@@ -76,6 +78,8 @@ class FakeAutopilot(DispatchServiceServicer):
         if self.away is not None:
             await context.abort(self.away, "away")
         self.withdrawn.extend(request.delivery_ids)
+        if self.at_withdrawal is not None:
+            await self.at_withdrawal()
         return pb.WithdrawDeliveriesResponse()
 
     async def DispatchDeliveries(

@@ -22,7 +22,9 @@ from tests.integration.webhook.test_pacing import blocked
 from reveille.explain.v1 import explain_service_pb2 as explain_pb
 from reveille.webhook.v1 import delivery_service_pb2 as pb
 from reveille_runtime.access import Role
+from reveille_testkit.waiting import eventually
 from reveille_webhook.store import deliveries
+from reveille_webhook.usecases import autopilot
 
 # Another sender's row under the same id, which is not committed yet.
 RIVAL = """
@@ -149,6 +151,40 @@ async def test_what_was_released_while_a_purge_asked_autopilot_is_not_ended(
 
     assert (len(held), purged) == (1, 0)
     assert await states(gateway) == ["dispatched", "queued"]
+
+
+async def test_a_run_that_is_made_while_its_delivery_is_purged_is_ended_too(
+    stage: Stage, peer: FakeAutopilot, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(autopilot, "ADMIT_TIMEOUT", 60.0)
+    async with stage.gateway(admission_budget=0.05) as gateway:
+        hook = await gateway.hook(options=options(hourly_budget=1))
+        await gateway.post(hook, BODY, delivery="first")
+        await eventually(gateway.row, "the judgement", until=lambda row: row["admission"])
+        await gateway.work()
+        # Judging it takes longer than the worker waits for that.
+        peer.may_admit.clear()
+        await gateway.post(hook, BODY, delivery="late")
+        gateway.database.move_clock(3)
+        await gateway.work()
+        (held,) = [str(row["id"]) for row in await gateway.rows() if row["state"] == "held"]
+        seen: list[list[str]] = []
+
+        async def look() -> None:
+            seen.append(await states(gateway))
+
+        peer.at_withdrawal = look
+        await decide(gateway, hook, "purge")
+        # What was judged between the first call and the end of the delivery has no run any more.
+        assert seen == [["dispatched", "held"], ["dispatched", "ignored"]]
+        assert peer.withdrawn == [held] * 2
+        # And what is judged only now.
+        peer.at_withdrawal = None
+        peer.may_admit.set()
+        await eventually(
+            lambda: asyncio.sleep(0, peer.withdrawn[2:]), "the run that was made late is ended"
+        )
+        assert peer.withdrawn == [held] * 3
 
 
 async def test_what_is_held_behind_a_closed_breaker_is_told(

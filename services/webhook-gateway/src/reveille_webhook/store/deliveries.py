@@ -214,6 +214,11 @@ async def purge_held(tx: Tx, ids: Sequence[UUID]) -> int:
     return await tx.execute(Q["purge_held"], ids)
 
 
+async def purged(tx: Tx, ids: Sequence[UUID]) -> list[UUID]:
+    """Name those of some deliveries that people ended."""
+    return [row["id"] for row in await tx.fetch(Q["purged"], ids)]
+
+
 async def came_in(
     tx: Tx,
     workspace_id: UUID,

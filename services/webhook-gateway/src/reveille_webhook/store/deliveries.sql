@@ -186,6 +186,12 @@ WHERE id = ANY (ARRAY(
     SELECT id FROM deliveries WHERE id = ANY ($1::uuid[]) AND state = 'held'
     ORDER BY id FOR UPDATE));
 
+-- name: purged
+-- Those of some deliveries that people ended. $1 ids
+SELECT id FROM deliveries
+WHERE id = ANY ($1::uuid[]) AND state = 'ignored' AND reason = 'purged'
+ORDER BY id;
+
 -- name: came_in
 -- What came in after a position, oldest first.
 -- $1 workspace id, $2 endpoint id (or null), $3 received_at and $4 id of the position, $5 limit

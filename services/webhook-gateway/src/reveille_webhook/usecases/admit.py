@@ -133,7 +133,11 @@ class Admit:
             if known is None or known.response_status is None:
                 rows[each.delivery_id] = each
         async with self._database.session() as tx:
-            await deliveries.record(tx, [rows[each] for each in sorted(rows)])
+            taken = await deliveries.record(tx, [rows[each] for each in sorted(rows)])
+            late = [] if taken == len(rows) else await deliveries.purged(tx, sorted(rows))
+        if late:
+            # The purge found no runs yet, and they would wait a day for their bodies.
+            await self._autopilot.withdraw(late)
         return [None] * len(batches)
 
 

@@ -54,7 +54,7 @@ class Held:
         return released
 
     async def purge(self, actor: Actor, endpoint_id: UUID) -> int:
-        """End them as ignored, and the runs that they were admitted as before that.
+        """End them as ignored, and the runs that they were admitted as before that, and after.
 
         Raises:
             NotFound: as for `release`. Unavailable: autopilot could not be asked; what is still
@@ -72,7 +72,10 @@ class Held:
                 crash_point(crash_points.AFTER_WITHDRAWAL)
                 async with self._database.transaction() as tx:
                     purged += await deliveries.purge_held(tx, held)
+                    ended = await deliveries.purged(tx, held)
                 crash_point(crash_points.AFTER_HELD)
+                # A request that had one judged since the first call found it held still.
+                await self._autopilot.withdraw(ended)
         _log.info(
             "Held deliveries were purged.",
             action="delivery.purged",
