@@ -75,7 +75,7 @@ async def read(service: Service, rule: rule_pb.Autopilot) -> rule_pb.Autopilot:
 
 
 @pytest.mark.parametrize("policy", [ALLOW, SKIP])
-@pytest.mark.parametrize("edit", ["paused", "archived", "switched off"])
+@pytest.mark.parametrize("edit", ["paused", "archived", "switched off", "deleted"])
 async def test_what_is_out_of_force_by_then_is_ignored(
     edit: str,
     policy: rule_pb.OverlapPolicy.ValueType,
@@ -92,6 +92,9 @@ async def test_what_is_out_of_force_by_then_is_ignored(
             await user.PauseAutopilot(pb.PauseAutopilotRequest(autopilot_id=rule.autopilot_id))
         elif edit == "archived":
             await user.ArchiveAutopilot(pb.ArchiveAutopilotRequest(autopilot_id=rule.autopilot_id))
+        elif edit == "deleted":
+            gone = pb.DeleteTriggerRequest(trigger_id=hook.trigger.trigger_id)
+            await user.DeleteTrigger(gone)
         else:
             await edit_trigger(service, hook.trigger, "enabled", enabled=False)
     (answer,) = await asked
@@ -99,8 +102,10 @@ async def test_what_is_out_of_force_by_then_is_ignored(
         "paused": reason_pb2.REASON_AUTOPILOT_PAUSED,
         "archived": reason_pb2.REASON_AUTOPILOT_ARCHIVED,
         "switched off": reason_pb2.REASON_TRIGGER_DISABLED,
+        "deleted": reason_pb2.REASON_TRIGGER_NOT_FOUND,
     }
-    assert (answer.outcome, answer.reason) == (IGNORED, reasons[edit])
+    outcome = dispatch_pb.ADMIT_OUTCOME_UNKNOWN_ENDPOINT if edit == "deleted" else IGNORED
+    assert (answer.outcome, answer.reason) == (outcome, reasons[edit])
     assert await rows.fetchval("SELECT count(*) FROM runs") == 0
 
 
