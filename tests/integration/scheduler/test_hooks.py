@@ -18,7 +18,7 @@ from reveille.scheduler.v1 import job_handler_service_pb2 as pb
 from reveille_scheduler.domain.calendar import LAST
 from reveille_scheduler.domain.rule import Hook
 from reveille_scheduler.domain.states import ExecutionState
-from reveille_scheduler.usecases.plan_hooks import PUT_ASIDE
+from reveille_scheduler.usecases.plan_hooks import KEPT_APART_SECONDS, PUT_ASIDE
 from reveille_testkit.waiting import eventually
 
 NOON = datetime(2030, 6, 1, 12, tzinfo=UTC)
@@ -173,6 +173,28 @@ async def test_a_scope_that_its_owner_hangs_on_delays_no_other(
     asked.clear()
     await replica.run()
     assert asked[0] == {*names, "bad"}
+
+
+async def test_a_scope_that_was_not_asked_about_for_an_hour_is_one_of_many_again(
+    replica: Replica, owner: Owner
+) -> None:
+    """It may be gone for good: what is known of it is not kept for ever."""
+    asked: list[set[str]] = []
+
+    async def spoil(request: pb.PlanScopesRequest, context: Any) -> None:
+        asked.append({scope.id for scope in request.scopes})
+        if "bad" in asked[-1]:
+            await context.abort(grpc.StatusCode.INTERNAL, "oh")
+
+    owner.hook = spoil
+    await due(replica, "good", "bad")
+    await replica.run()
+    for elapsed, together in ((KEPT_APART_SECONDS, False), (KEPT_APART_SECONDS + 1, True)):
+        replica.elapsed += elapsed
+        await start_at(replica, NOON + timedelta(seconds=replica.elapsed))
+        asked.clear()
+        await replica.run()
+        assert ({"good", "bad"} in asked) is together
 
 
 async def test_many_scopes_that_an_owner_hangs_on_keep_no_question_about_others_back(

@@ -47,6 +47,8 @@ ASKED_FOR_SECONDS = 29.0
 # Questions of one batch that may be at its owner at once; as many again about single scopes that it
 # had no answer about before, which would keep the others' waiting.
 MOST_CALLS = 8
+# For how long a scope is kept apart that is asked about no more, deleted or not.
+KEPT_APART_SECONDS = 3600.0
 _log = logs.get_logger(__name__)
 
 
@@ -85,8 +87,9 @@ class PlanHooks:
         self._handlers = handlers
         self._runner = runner
         self._monotonic = monotonic
-        # Scopes that their owner had no answer about, although it was asked about each alone.
-        self._apart: set[ScopeKey] = set()
+        # Scopes that their owner had no answer about, although it was asked about each alone, and
+        # when that was.
+        self._apart: dict[ScopeKey, float] = {}
 
     async def take(self, job_name: str, limit: int) -> AskedBatch | None:
         """Put at most `limit` due scopes aside; None when there are none."""
@@ -154,11 +157,14 @@ class PlanHooks:
                 causes.append(str(error))
                 silent.extend(request.scopes)
                 if _divisible(error):
-                    self._apart |= _keys(request)
+                    self._apart |= dict.fromkeys(_keys(request), self._monotonic())
             else:
-                self._apart -= _keys(request)
+                for key in _keys(request):
+                    self._apart.pop(key, None)
                 begin(await self._record(batch, found))
 
+        kept_since = self._monotonic() - KEPT_APART_SECONDS
+        self._apart = {key: at for key, at in self._apart.items() if at >= kept_since}
         parts = []
         for questions in _questions(batch.request, self._apart):
             calls = asyncio.Semaphore(MOST_CALLS)
