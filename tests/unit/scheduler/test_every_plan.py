@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from datetime import datetime, timedelta
 
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.unit.scheduler.planning import DUE, EVERY, MINUTE, NOON, one, plan, scope, times
 
@@ -73,6 +73,7 @@ def test_occurrences_that_are_not_yet_due_wait() -> None:
     free=st.integers(1, 5),
     jitter=st.integers(0, 120),
 )
+@settings(deadline=None)
 def test_ticks_end_with_every_occurrence_recorded_or_counted_once(
     behind: int, every: int, window: int, most: int, free: int, jitter: int
 ) -> None:
