@@ -133,7 +133,7 @@ class Replica:
         self.witness = ExpiryWitness(10.0, monotonic=self.clock)
         stub = JobHandlerServiceStub(rig.channel(rig.keys.service("scheduler")))
         self.handler = Handler("owner", stub)
-        self.settle: Batcher[Ended, None] = Batcher("settle", Settle(database, self.tracing))
+        self.settle: Batcher[Ended, bool] = Batcher("settle", Settle(database, self.tracing))
         self.hand_over = HandOver({"owner": self.handler}, self.settle, self.keeper, self.tracing)
         self.executor = Executor(self.hand_over, capacity=1000, grace=0.0)
         self.due_jobs = DueJobs(database)

@@ -18,6 +18,8 @@ from reveille_scheduler.domain.occurrence import Ending
 from reveille_scheduler.domain.states import ExecutionState
 from reveille_scheduler.store import executions
 from reveille_scheduler.store.executions import NewExecution
+from reveille_scheduler.usecases.backfill import BackfillScope
+from reveille_scheduler.usecases.claim_retries import ClaimRetries
 from reveille_scheduler.usecases.settle import Ended
 from reveille_testkit.database import TestDatabase
 from reveille_testkit.rpc import RpcRig
@@ -25,6 +27,7 @@ from reveille_testkit.rpc import RpcRig
 NOON = datetime(2030, 6, 1, 12, tzinfo=UTC)
 SECOND = timedelta(seconds=1)
 MINUTE = timedelta(minutes=1)
+HOUR = timedelta(hours=1)
 STALE = JOB.stale_timeout + 30 * SECOND
 
 
@@ -232,3 +235,17 @@ def test_no_rule_reads_this_process_own_clock() -> None:
     ]
 
     assert found == []
+
+
+async def test_among_more_scopes_than_a_claim_looks_at_none_is_left_out(replica: Replica) -> None:
+    """It goes on by name where the last one ended; what is due for longest comes at once."""
+    await replica.scopes.put([wish(name, cron="0 * * * *", since=NOON) for name in "abcd"])
+    await start_at(replica, NOON + SECOND)
+    for name in "dcba":
+        async with replica.database.transaction() as tx:
+            key = ("tidy", "folder", name)
+            await BackfillScope(timedelta(days=90))(tx, key, NOON - 4 * HOUR, NOON)
+    claim = ClaimRetries(replica.database, replica.tracing, "replica", replica.clock, stretch=1)
+    claimed = [{each.scope_id for each in (await claim("tidy", 9)).claims} for _ in range(4)]
+
+    assert claimed == [{"a", "d"}, {"b"}, {"c"}, set()]

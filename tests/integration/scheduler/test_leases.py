@@ -11,10 +11,13 @@ from datetime import UTC, datetime, timedelta
 import pytest
 from tests.integration.scheduler.conftest import JOB, Owner, Replica, start_at, wish
 
+from reveille_runtime.batcher import Batcher
 from reveille_runtime.lease import Lease
 from reveille_scheduler.domain.states import ExecutionState
+from reveille_scheduler.usecases.hand_over import HandOver
 from reveille_scheduler.usecases.jobs import Jobs
-from reveille_scheduler.usecases.settle import Ended
+from reveille_scheduler.usecases.settle import Ended, Settle
+from reveille_scheduler.workers.executor import Executor
 from reveille_testkit.database import TestDatabase
 from reveille_testkit.rpc import RpcRig
 
@@ -220,24 +223,24 @@ async def test_a_holder_whose_renewals_fail_stops_before_its_lease_ends(
     owner.may_answer.set()
 
 
-async def test_a_stop_waits_until_an_end_is_written(
-    replica: Replica, owner: Owner, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_a_stop_waits_until_an_end_is_written(replica: Replica) -> None:
     """The handler has answered and the write is on its way when the service stops."""
     writing, may_write = asyncio.Event(), asyncio.Event()
-    settle = replica.settle._run
+    settle = Settle(replica.database, replica.tracing)
 
-    async def slow(batch: Sequence[Ended]) -> Sequence[Exception | None]:
+    async def slow(batch: Sequence[Ended]) -> Sequence[bool | Exception]:
         writing.set()
         await may_write.wait()
         return await settle(batch)
 
-    monkeypatch.setattr(replica.settle, "_run", slow)
+    writes: Batcher[Ended, bool] = Batcher("settle", slow)
+    hand_over = HandOver({"owner": replica.handler}, writes, replica.keeper, replica.tracing)
+    executor = Executor(hand_over, capacity=1, grace=0.0)
     await replica.scopes.put([wish()])
     await start_at(replica, NOON + timedelta(seconds=1))
-    replica.executor.start(await replica.plan())
+    executor.start(await replica.plan())
     await writing.wait()
-    stopping = asyncio.ensure_future(replica.executor.stop())
+    stopping = asyncio.ensure_future(executor.stop())
     for _ in range(5):
         await asyncio.sleep(0)
     assert not stopping.done()

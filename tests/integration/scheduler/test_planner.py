@@ -25,9 +25,11 @@ from tests.integration.scheduler.conftest import (
 
 from reveille.scheduler.v1 import job_handler_service_pb2 as pb
 from reveille_runtime.lifecycle import Loop
+from reveille_scheduler.domain.job import CatchUp
 from reveille_scheduler.domain.occurrence import Claim
 from reveille_scheduler.domain.rule import Hook
 from reveille_scheduler.domain.states import ExecutionState
+from reveille_scheduler.usecases.backfill import BackfillScope
 from reveille_scheduler.usecases.plan_due import PlanDue, PlannedBatch
 from reveille_scheduler.usecases.plan_hooks import AskedBatch
 from reveille_scheduler.workers.executor import Executor
@@ -36,6 +38,7 @@ from reveille_testkit.waiting import eventually
 
 NOON = datetime(2030, 6, 1, 12, tzinfo=UTC)
 SECOND = timedelta(seconds=1)
+HOUR = timedelta(hours=1)
 
 
 def planner(replica: Replica, capacity: int, batch: int, lanes: int = 2) -> Planner:
@@ -296,6 +299,33 @@ async def test_a_job_that_found_no_room_goes_on_as_soon_as_there_is_some(
         return sum(each.state is ExecutionState.SUCCESS for each in await replica.ledger())
 
     await eventually(done, "all are executed", until=lambda done: done == 9)
+    await loop.stop()
+    await running
+    await replica.executor.stop()
+
+
+@pytest.mark.parametrize("missed", ["a backfill", "every plan"])
+async def test_what_waits_for_its_scopes_place_goes_on_as_soon_as_that_comes_free(
+    replica: Replica, missed: str
+) -> None:
+    """One at a time, and the loop would look again in an hour by itself."""
+    if missed == "every plan":
+        catching_up = replace(JOB, catch_up=CatchUp.EVERY_PLAN, max_plans_per_tick=9)
+        await replica.jobs.register(replace(catching_up, max_lateness=None))
+    since = NOON if missed == "a backfill" else NOON - 4 * HOUR
+    await replica.scopes.put([wish(cron="0 * * * *", since=since)])
+    await start_at(replica, NOON + SECOND)
+    if missed == "a backfill":
+        async with replica.database.transaction() as tx:
+            key = ("tidy", "folder", "nightly")
+            await BackfillScope(timedelta(days=90))(tx, key, NOON - 3 * HOUR, NOON)
+    loop = Loop("planner", planner(replica, 9, 9).step, 3600, hint=replica.executor)
+    running = asyncio.ensure_future(loop.run())
+
+    async def done() -> int:
+        return sum(each.state is ExecutionState.SUCCESS for each in await replica.ledger())
+
+    await eventually(done, "all are executed", until=lambda done: done == 4)
     await loop.stop()
     await running
     await replica.executor.stop()

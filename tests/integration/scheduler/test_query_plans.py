@@ -14,6 +14,7 @@ from tests.integration.scheduler.conftest import JOB, Replica, wish
 
 from reveille_runtime.queries import Query
 from reveille_scheduler.store import executions, jobs, ledger, scopes
+from reveille_scheduler.usecases.claim_retries import STRETCH
 from reveille_scheduler.usecases.plan_due import START
 from reveille_testkit.database import TestDatabase
 
@@ -21,6 +22,7 @@ SCOPES = 20_000
 HISTORY = 100_000
 DUE = 2_000
 BATCH = 50
+BUSY, FREE = 100, 2
 NIL = UUID(int=0)
 NOW = datetime(2030, 6, 1, 12, tzinfo=UTC)
 
@@ -123,7 +125,13 @@ async def statements(
             ("tidy", ["folder"] * BATCH, [f"scope-{n}" for n in range(BATCH)], [NOW] * BATCH),
             2 * BATCH,
         ),
-        "find_due_retries": (executions.Q["find_due_retries"], ("tidy", BATCH, 1), 8 * BATCH),
+        "promised_scopes": (executions.Q["promised_scopes"], ("tidy", "", "", BATCH), 2 * BATCH),
+        "longest_due_scopes": (executions.Q["longest_due_scopes"], ("tidy", BATCH), 2 * BATCH),
+        "find_due_retries": (
+            executions.Q["find_due_retries"],
+            ("tidy", ["folder"] * BATCH, [f"scope-{n}" for n in range(BATCH)], BATCH, 1),
+            8 * BATCH,
+        ),
         "lock_retry_scopes": (executions.Q["lock_retry_scopes"], (ids,), 2 * BATCH),
         "lock_due_retries": (executions.Q["lock_due_retries"], (retries,), 2 * BATCH),
         "due_retries": (executions.Q["due_retries"], (retries,), 8 * BATCH),
@@ -189,20 +197,90 @@ async def test_no_statement_touches_more_than_its_batch(
             transaction = connection.transaction()
             await transaction.start()
             await connection.execute(f"SET LOCAL plan_cache_mode = {mode}")
-            told = await connection.fetchval(
-                f"EXPLAIN (ANALYZE, TIMING OFF, FORMAT JSON) {query.sql}", *arguments
-            )
+            plan = await explained(connection, query, arguments)
             await transaction.rollback()
             # The row versions that were rolled back are no part of what the next one reads.
             await admin.execute(
                 "VACUUM (INDEX_CLEANUP ON, PARALLEL 0) scheduler.scopes, scheduler.executions"
             )
-            plan = (json.loads(told) if isinstance(told, str) else told)[0]["Plan"]
             scans = list(touched(plan))
             if any(rows > bound for _, rows in scans):
                 wrong.append(f"{name} ({mode}): {scans}, at most {bound}")
 
     assert not wrong, "\n".join(wrong)
+
+
+@pytest.mark.parametrize("analyzed", [True, False], ids=["analyzed", "stale statistics"])
+async def test_a_claim_passes_over_all_that_waits_for_busy_scopes(
+    replica: Replica, database: TestDatabase, analyzed: bool
+) -> None:
+    """Of a hundred scopes with a thousand backfilled occurrences each, two are free: the last."""
+    await replica.jobs.register(JOB)
+    admin = await database.admin()
+    await backfilled(admin, analyzed=analyzed)
+    connection = await database.connect("reveille_scheduler_app")
+    walk, find = executions.Q["promised_scopes"], executions.Q["find_due_retries"]
+    ids = [f"waiting-{n}" for n in range(1, BUSY + FREE + 1)]
+    read = [
+        *touched(await explained(connection, walk, ("tidy", "", "", STRETCH))),
+        *touched(await explained(connection, find, ("tidy", ["folder"] * len(ids), ids, BATCH, 1))),
+    ]
+    # Of each scope: the walk to it, its row, what it has at work, its next attempt.
+    assert sum(rows for _, rows in read) <= 4 * (BUSY + FREE), read
+
+    claims = (await replica.claim_retries("tidy", 200)).claims
+    assert {each.scope_id for each in claims} == {"waiting-101", "waiting-102"}
+    assert {each.plan_time for each in claims} == {datetime(2029, 1, 1, 0, 1, tzinfo=UTC)}
+
+
+async def backfilled(admin: asyncpg.Connection[asyncpg.Record], *, analyzed: bool) -> None:
+    """Scopes with a thousand promised occurrences each; all but the last two have one at work."""
+    for table in ("scopes", "executions"):
+        await admin.execute(f"ALTER TABLE scheduler.{table} SET (autovacuum_enabled = false)")
+        await admin.execute(f"ANALYZE scheduler.{table}")
+    await admin.execute(
+        f"""
+        INSERT INTO scheduler.scopes (id, job_name, kind, scope_id, source, cron, enabled, revision,
+                                      effective_from, next_plan_at)
+        SELECT gen_random_uuid(), 'tidy', 'folder', 'waiting-' || n, 'cron', '0 12 * * *', true, 1,
+               '2030-01-01', timestamptz '2100-01-01'
+        FROM generate_series(1, {BUSY + FREE}) AS n
+        """
+    )
+    await admin.execute(
+        f"""
+        INSERT INTO scheduler.executions (id, job_name, scope_kind, scope_id, plan_time, state,
+               attempt, max_attempts, next_retry_at, retry_until, requested_at, finished_at)
+        SELECT gen_random_uuid(), 'tidy', 'folder', 'waiting-' || scope,
+               timestamptz '2029-01-01' + n * interval '1 minute', 'skipped', 0, 3,
+               timestamptz '2000-01-01' + scope * interval '1 second', '2100-01-01', '2000-01-01',
+               '2000-01-01'
+        FROM generate_series(1, {BUSY + FREE}) AS scope, generate_series(1, 1000) AS n
+        """
+    )
+    await admin.execute(
+        f"""
+        INSERT INTO scheduler.executions (id, job_name, scope_kind, scope_id, plan_time, state,
+               attempt, max_attempts, retry_until, lease_token, stale_after, started_at)
+        SELECT gen_random_uuid(), 'tidy', 'folder', 'waiting-' || scope, '2030-01-01', 'running',
+               1, 3, '2100-01-01', gen_random_uuid(), '2100-01-01', '2000-01-01'
+        FROM generate_series(1, {BUSY}) AS scope
+        """
+    )
+    if analyzed:
+        for table in ("scopes", "executions", "jobs"):
+            await admin.execute(f"ANALYZE scheduler.{table}")
+
+
+async def explained(
+    connection: asyncpg.Connection[asyncpg.Record], query: Query, arguments: tuple[object, ...]
+) -> dict[str, Any]:
+    """Execute a statement; gives its plan with what each step read."""
+    told = await connection.fetchval(
+        f"EXPLAIN (ANALYZE, TIMING OFF, FORMAT JSON) {query.sql}", *arguments
+    )
+    plan: dict[str, Any] = (json.loads(told) if isinstance(told, str) else told)[0]["Plan"]
+    return plan
 
 
 async def test_an_idle_tick_reads_next_to_nothing(replica: Replica, database: TestDatabase) -> None:
@@ -212,10 +290,7 @@ async def test_an_idle_tick_reads_next_to_nothing(replica: Replica, database: Te
     await admin.execute("UPDATE scheduler.scopes SET next_plan_at = '2100-01-01'")
     await admin.execute("UPDATE scheduler.executions SET next_retry_at = NULL")
     connection = await database.connect("reveille_scheduler_app")
-    told = await connection.fetchval(
-        f"EXPLAIN (ANALYZE, TIMING OFF, FORMAT JSON) {jobs.Q['due_jobs'].sql}"
-    )
-    plan = (json.loads(told) if isinstance(told, str) else told)[0]["Plan"]
+    plan = await explained(connection, jobs.Q["due_jobs"], ())
 
     assert sum(rows for _, rows in touched(plan)) <= 5
     assert await replica.plan() == []

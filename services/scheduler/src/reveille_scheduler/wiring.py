@@ -69,7 +69,7 @@ async def build(app: App[Settings]) -> None:
         Renew(database), duration=settings.lease_renewal * 3, interval=settings.lease_renewal
     )
     # An end is told for as long as its fence may stand: longer than any outage that leases survive.
-    settle: Batcher[Ended, None] = Batcher(
+    settle: Batcher[Ended, bool] = Batcher(
         "settlements", Settle(database, tracing), retry_for=SETTLE_PATIENCE_SECONDS
     )
     executor = Executor(

@@ -14,6 +14,8 @@ from reveille_scheduler.domain.occurrence import Ending
 from reveille_scheduler.domain.states import ExecutionState
 
 Q = load_queries(__package__, "executions.sql")
+# A scope by its kind and id, where the job is known.
+ScopeName = tuple[str, str]
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,6 +107,14 @@ class Span:
     end: datetime
 
 
+@dataclass(frozen=True, slots=True)
+class Settled:
+    """An attempt that ended; `awaited` when its scope has something due that can take its place."""
+
+    span: Span
+    awaited: bool
+
+
 async def insert(tx: Tx, rows: Sequence[NewExecution], runner: str) -> dict[UUID, Begun | None]:
     """Record occurrences; gives those that were not recorded before, None for a skipped one."""
     columns = (
@@ -153,12 +163,27 @@ async def recorded(
     return {(row["kind"], row["scope_id"], row["plan_time"]) for row in rows}
 
 
-async def lock_due_retries(tx: Tx, job_name: str, limit: int, slots: int) -> list[UUID]:
+async def promised_scopes(tx: Tx, job_name: str, after: ScopeName, limit: int) -> list[ScopeName]:
+    """Read a stretch of the scopes with promised attempts, by name."""
+    rows = await tx.fetch(Q["promised_scopes"], job_name, *after, limit)
+    return [(row["scope_kind"], row["scope_id"]) for row in rows]
+
+
+async def longest_due_scopes(tx: Tx, job_name: str, limit: int) -> list[ScopeName]:
+    """Read the scopes of the promised attempts that are due for longest."""
+    rows = await tx.fetch(Q["longest_due_scopes"], job_name, limit)
+    return [(row["scope_kind"], row["scope_id"]) for row in rows]
+
+
+async def lock_due_retries(
+    tx: Tx, job_name: str, of: Sequence[ScopeName], limit: int, slots: int
+) -> list[UUID]:
     """Lock occurrences whose next attempt is due and has a free slot, and their scopes."""
-    found = await tx.fetch(Q["find_due_retries"], job_name, limit, slots)
+    kinds, ids = [kind for kind, _ in of], [scope_id for _, scope_id in of]
+    found = await tx.fetch(Q["find_due_retries"], job_name, kinds, ids, limit, slots)
     if not found:
         return []
-    wanted = {row["scope_row"] for row in found if row["scope_row"] is not None}
+    wanted = {row["scope_row"] for row in found}
     locked = {row["id"] for row in await tx.fetch(Q["lock_retry_scopes"], list(wanted))}
     ours = [row["id"] for row in found if row["scope_row"] in locked]
     return [row["id"] for row in await tx.fetch(Q["lock_due_retries"], ours)]
@@ -228,7 +253,7 @@ async def renew(tx: Tx, leases: Sequence[Lease]) -> Collection[UUID]:
     return [row["id"] for row in rows]
 
 
-async def settle(tx: Tx, settlements: Sequence[Settlement]) -> dict[UUID, Span]:
+async def settle(tx: Tx, settlements: Sequence[Settlement]) -> dict[UUID, Settled]:
     """End attempts; one that is not in the answer was taken over and stays as it is."""
     rows = await tx.fetch(
         Q["settle"],
@@ -241,7 +266,10 @@ async def settle(tx: Tx, settlements: Sequence[Settlement]) -> dict[UUID, Span]:
         [each.ending.message for each in settlements],
         [dict(each.ending.result) for each in settlements],
     )
-    return {row["id"]: Span(row["created_at"], row["finished_at"]) for row in rows}
+    return {
+        row["id"]: Settled(Span(row["created_at"], row["finished_at"]), row["awaited"])
+        for row in rows
+    }
 
 
 async def expired(tx: Tx, limit: int) -> list[Expired]:

@@ -30,25 +30,66 @@ WHERE (SELECT true FROM executions AS e
          AND e.plan_time = asked.plan_time
        LIMIT 1) IS NOT NULL;
 
+-- name: promised_scopes
+-- A stretch of the scopes that have promised attempts, by one look each: what waits in them, a
+-- thousand after a backfill, is passed over. $1 job_name, $2 after kind, $3 after scope id, $4 limit
+WITH RECURSIVE walk AS (
+    SELECT $2::text AS scope_kind, $3::text AS scope_id
+    UNION ALL
+    SELECT following.scope_kind, following.scope_id
+    FROM walk AS w
+    CROSS JOIN LATERAL (
+        SELECT e.scope_kind, e.scope_id
+        FROM executions AS e
+        WHERE e.job_name = $1 AND e.next_retry_at IS NOT NULL
+          AND (e.scope_kind, e.scope_id) > (w.scope_kind, w.scope_id)
+        ORDER BY e.scope_kind, e.scope_id
+        LIMIT 1) AS following
+)
+SELECT w.scope_kind, w.scope_id FROM walk AS w OFFSET 1 LIMIT $4;
+
+-- name: longest_due_scopes
+-- The scopes of a job's longest due attempts. $1 job_name, $2 how many attempts
+SELECT DISTINCT longest.scope_kind, longest.scope_id
+FROM (SELECT e.scope_kind, e.scope_id
+      FROM executions AS e
+      WHERE e.job_name = $1 AND e.next_retry_at <= (SELECT clock())
+      ORDER BY e.next_retry_at, e.plan_time
+      LIMIT $2) AS longest;
+
 -- name: find_due_retries
--- Occurrences whose next attempt is due and has a free slot, with their scopes' rows; no locks yet.
+-- Occurrences of given scopes whose next attempt is due and has a free slot, with their scopes'
+-- rows; no locks yet. As many of a scope as it has slots, so that one scope's crowd hides no other.
 -- A missed one gives way to what its scope is due for now: a backfill makes nothing else late.
--- $1 job_name, $2 limit, $3 plans per scope
-SELECT e.id,
-       (SELECT s.id FROM scopes AS s
-        WHERE s.job_name = e.job_name AND s.kind = e.scope_kind AND s.scope_id = e.scope_id
-        LIMIT 1) AS scope_row
-FROM executions AS e
-WHERE e.job_name = $1 AND e.next_retry_at <= (SELECT clock())
-  AND (SELECT count(*) FROM executions AS busy
-       WHERE busy.state = 'running' AND busy.job_name = e.job_name
-         AND busy.scope_kind = e.scope_kind AND busy.scope_id = e.scope_id) < $3
-  AND (e.state = 'failed'
-       OR ((SELECT s.next_plan_at FROM scopes AS s
-            WHERE s.job_name = e.job_name AND s.kind = e.scope_kind AND s.scope_id = e.scope_id
-            LIMIT 1) <= (SELECT clock())) IS NOT TRUE)
-ORDER BY e.next_retry_at, e.plan_time
-LIMIT $2;
+-- $1 job_name, $2 kinds, $3 scope ids, $4 limit, $5 plans per scope
+SELECT next.id, own.id AS scope_row
+FROM unnest($2::text[], $3::text[]) AS of (kind, scope_id)
+CROSS JOIN LATERAL (
+    SELECT s.id, (s.next_plan_at <= (SELECT clock())) IS TRUE AS is_due
+    FROM scopes AS s
+    WHERE s.job_name = $1 AND s.kind = of.kind AND s.scope_id = of.scope_id
+    LIMIT 1) AS own
+CROSS JOIN LATERAL (
+    SELECT greatest($5 - count(*), 0) AS free
+    FROM executions AS busy
+    WHERE busy.state = 'running' AND busy.job_name = $1
+      AND busy.scope_kind = of.kind AND busy.scope_id = of.scope_id) AS slots
+CROSS JOIN LATERAL (
+    (SELECT e.id, e.next_retry_at, e.plan_time
+     FROM executions AS e
+     WHERE e.job_name = $1 AND e.scope_kind = of.kind AND e.scope_id = of.scope_id
+       AND e.state = 'failed' AND e.next_retry_at <= (SELECT clock())
+     ORDER BY e.next_retry_at, e.plan_time
+     LIMIT slots.free)
+    UNION ALL
+    (SELECT e.id, e.next_retry_at, e.plan_time
+     FROM executions AS e
+     WHERE e.job_name = $1 AND e.scope_kind = of.kind AND e.scope_id = of.scope_id
+       AND e.state = 'skipped' AND e.next_retry_at <= (SELECT clock()) AND NOT own.is_due
+     ORDER BY e.next_retry_at, e.plan_time
+     LIMIT slots.free)) AS next
+ORDER BY next.next_retry_at, next.plan_time
+LIMIT $4;
 
 -- name: lock_retry_scopes
 -- Scopes of due retries, so that no new plan starts beside one; those at work are left. $1 ids
@@ -110,6 +151,7 @@ RETURNING e.id;
 
 -- name: settle
 -- The end of an attempt. The token alone is the fence: a row that is not returned was taken over.
+-- Tells as well whether its scope has something due, which may have waited for its place.
 -- $1 ids, $2 tokens, $3 states, $4 attempts given back, $5 next retry times, $6 reasons,
 -- $7 messages, $8 results
 UPDATE executions AS e
@@ -123,7 +165,15 @@ FROM unnest($1::uuid[], $2::uuid[], $3::text[], $4::integer[], $5::timestamptz[]
             $7::text[], $8::jsonb[])
      AS done (id, token, state, given_back, next_retry_at, reason, message, result)
 WHERE e.id = done.id AND e.lease_token = done.token
-RETURNING e.id, e.created_at, e.finished_at;
+RETURNING e.id, e.created_at, e.finished_at,
+          (SELECT true FROM executions AS other
+           WHERE other.job_name = e.job_name AND other.scope_kind = e.scope_kind
+             AND other.scope_id = e.scope_id AND other.state IN ('failed', 'skipped')
+             AND other.next_retry_at <= (SELECT clock())
+           LIMIT 1) IS NOT NULL
+          OR ((SELECT s.next_plan_at FROM scopes AS s
+               WHERE s.job_name = e.job_name AND s.kind = e.scope_kind AND s.scope_id = e.scope_id
+               LIMIT 1) <= (SELECT clock())) IS TRUE AS awaited;
 
 -- name: executions_now
 -- The clock that waits are counted from.

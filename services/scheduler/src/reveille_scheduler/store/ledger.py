@@ -111,9 +111,9 @@ async def in_range(
     }
 
 
-async def ask_for_missed(tx: Tx, ids: Sequence[UUID]) -> set[UUID]:
+async def ask_for_missed(tx: Tx, ids: Sequence[UUID], now: datetime) -> set[UUID]:
     """Promise too late occurrences again; gives those that still were too late."""
-    return {row["id"] for row in await tx.fetch(Q["ask_for_missed"], list(ids))}
+    return {row["id"] for row in await tx.fetch(Q["ask_for_missed"], list(ids), now)}
 
 
 async def insert_missed(
@@ -122,6 +122,7 @@ async def insert_missed(
     plans: Sequence[tuple[UUID, datetime, Mapping[str, str]]],
     max_attempts: int,
     message: str,
+    now: datetime,
 ) -> set[UUID]:
     """Record missed occurrences as promised; gives those that nobody else recorded."""
     rows = await tx.fetch(
@@ -132,6 +133,7 @@ async def insert_missed(
         max_attempts,
         message,
         [dict(carrier) for *_, carrier in plans],
+        now,
     )
     return {row["id"] for row in rows}
 

@@ -129,21 +129,23 @@ ORDER BY plan_time DESC
 LIMIT 1;
 
 -- name: ask_for_missed
--- Too late occurrences, promised again; the claim of retries executes them. $1 ids
+-- Too late occurrences, promised again; the claim of retries executes them, those of one moment by
+-- their plan times. $1 ids, $2 now
 UPDATE executions
-SET next_retry_at = clock(), requested_at = clock(), updated_at = clock()
+SET next_retry_at = $2, requested_at = $2, updated_at = clock()
 WHERE id = ANY ($1::uuid[]) AND state = 'skipped' AND reason = 'too_late'
   AND next_retry_at IS NULL
 RETURNING id;
 
 -- name: insert_missed
--- Occurrences that were never recorded, promised; the claim of retries executes them.
--- $1 ids, $2 job, $3 kind, $4 scope id, $5 plan times, $6 max attempts, $7 message, $8 carriers
+-- Occurrences that were never recorded, promised; the claim of retries executes them, those of one
+-- moment by their plan times.
+-- $1 ids, $2 job, $3 kind, $4 scope id, $5 plan times, $6 max attempts, $7 message, $8 carriers, $9 now
 INSERT INTO executions (id, job_name, scope_kind, scope_id, plan_time, state, attempt, max_attempts,
                         next_retry_at, retry_until, requested_at, finished_at, reason, message,
                         trace_carrier)
-SELECT new.id, $2, $3, $4, new.plan_time, 'skipped', 0, $6, clock(), clock(), clock(), clock(),
-       'too_late', $7, new.carrier
+SELECT new.id, $2, $3, $4, new.plan_time, 'skipped', 0, $6, $9, $9, $9, clock(), 'too_late', $7,
+       new.carrier
 FROM unnest($1::uuid[], $5::timestamptz[], $8::jsonb[]) AS new (id, plan_time, carrier)
 ON CONFLICT ON CONSTRAINT executions_occurrence DO NOTHING
 RETURNING id;

@@ -62,8 +62,11 @@ class BackfillScope:
             planned_until=await _planned_until(tx, scope, now),
         )
         rows = [(new_id(), plan, SpanSeed.root().carrier()) for plan in verdict.missed]
-        made = await ledger.insert_missed(tx, key, rows, job.max_attempts, _ASKED) if rows else ()
-        again = await ledger.ask_for_missed(tx, verdict.too_late) if verdict.too_late else ()
+        # All as of one moment, so that the claim takes the oldest plan first.
+        made = (
+            await ledger.insert_missed(tx, key, rows, job.max_attempts, _ASKED, now) if rows else ()
+        )
+        again = await ledger.ask_for_missed(tx, verdict.too_late, now) if verdict.too_late else ()
         promised = tuple(each for each in verdict.too_late if each in again) + tuple(
             each for each, *_ in rows if each in made
         )

@@ -20,9 +20,13 @@ from reveille_scheduler.domain.occurrence import Claim
 from reveille_scheduler.domain.retrying import is_overdue
 from reveille_scheduler.domain.states import ExecutionState
 from reveille_scheduler.store import executions, jobs
-from reveille_scheduler.store.executions import DueRetry, Span, Withdrawal
+from reveille_scheduler.store.executions import DueRetry, ScopeName, Span, Withdrawal
 from reveille_scheduler.usecases.trace import Tracing
 
+# Scopes with promised attempts that a claim looks at by name; with more of them than that, it looks
+# at those of as many attempts that are due for longest as well.
+STRETCH = 500
+_FIRST = ("", "")
 _OVERTAKEN = "its rule was changed, switched off or deleted before it could be tried again"
 _OVERDUE = "not tried again: no scheduler was there until after its retry deadline"
 
@@ -36,7 +40,12 @@ class RetryBatch:
 
 
 class ClaimRetries:
-    """Claims a batch of a job's due retries; those that a newer rule has overtaken are skipped."""
+    """Claims a batch of a job's due retries; those that a newer rule has overtaken are skipped.
+
+    It goes from scope to scope: what waits for the places of busy scopes is not read. Where scopes
+    with promised attempts are many, a claim looks at a stretch of them and the next one goes on
+    from there; what is due for longest does not wait for that.
+    """
 
     def __init__(
         self,
@@ -44,11 +53,15 @@ class ClaimRetries:
         tracing: Tracing,
         runner: str,
         monotonic: Callable[[], float] = time.monotonic,
+        stretch: int = STRETCH,
     ) -> None:
         self._database = database
         self._tracing = tracing
         self._runner = runner
         self._monotonic = monotonic
+        self._stretch = stretch
+        # The last scope of a job that was looked at, where others follow.
+        self._marks: dict[str, ScopeName] = {}
 
     async def __call__(self, job_name: str, limit: int) -> RetryBatch:
         """Claim at most `limit` retries."""
@@ -57,7 +70,9 @@ class ClaimRetries:
             job = (await jobs.by_name(tx, [job_name])).get(job_name)
             if job is None:
                 return RetryBatch((), more=False)
-            locked = await executions.lock_due_retries(tx, job_name, limit, job.plans_per_scope)
+            locked = await executions.lock_due_retries(
+                tx, job_name, await self._scopes(tx, job_name), limit, job.plans_per_scope
+            )
             if not locked:
                 return RetryBatch((), more=False)
             due = await executions.read_due_retries(tx, locked)
@@ -72,6 +87,17 @@ class ClaimRetries:
             self._tell(each, ended.get(each.retry.id))
         crash_point(crash_points.AFTER_RETRY_CLAIM)
         return RetryBatch(tuple(claims), more=bool(claims) or bool(ended))
+
+    async def _scopes(self, tx: Tx, job_name: str) -> list[ScopeName]:
+        """Say in which scopes to look for due retries."""
+        after = self._marks.pop(job_name, _FIRST)
+        stretch = await executions.promised_scopes(tx, job_name, after, self._stretch)
+        if len(stretch) == self._stretch:
+            self._marks[job_name] = stretch[-1]
+        elif after == _FIRST:
+            return stretch
+        longest = await executions.longest_due_scopes(tx, job_name, self._stretch)
+        return list({*stretch, *longest})
 
     async def _claim(self, tx: Tx, job: Job, due: Sequence[DueRetry], since: float) -> list[Claim]:
         leases = {retry.id: Lease(retry.id, new_token()) for retry in due}

@@ -145,7 +145,7 @@ class HandOver:
     def __init__(
         self,
         handlers: Mapping[str, Handler],
-        settle: Batcher[Ended, None],
+        settle: Batcher[Ended, bool],
         keeper: LeaseKeeper,
         tracing: Tracing,
     ) -> None:
@@ -154,8 +154,11 @@ class HandOver:
         self._keeper = keeper
         self._tracing = tracing
 
-    async def __call__(self, claim: Claim) -> None:
-        """Execute; a cancellation gives the attempt back before it is passed on."""
+    async def __call__(self, claim: Claim) -> bool:
+        """Execute; a cancellation gives the attempt back before it is passed on.
+
+        Gives whether the claim's scope has something due that waited for its place.
+        """
         span = self._tracing.attempt(claim)
         try:
             lease = Lease(claim.id, claim.token)
@@ -171,7 +174,7 @@ class HandOver:
                     await self._write(claim, ending)
                     raise
                 held.release()
-                await self._write(claim, ending)
+                awaited = await self._write(claim, ending)
             if ending.state is ExecutionState.FAILED:
                 span.set_status(Status(StatusCode.ERROR, ending.reason))
         except LeaseLost:
@@ -181,6 +184,9 @@ class HandOver:
                 action="execution.lease_lost",
                 execution_id=str(claim.id),
             )
+            return False
+        else:
+            return awaited
         finally:
             span.end()
 
@@ -194,11 +200,11 @@ class HandOver:
             # Our own queue is full, or closed since we stop.
             return _given_back(error.message)
 
-    async def _write(self, claim: Claim, ending: Ending) -> None:
+    async def _write(self, claim: Claim, ending: Ending) -> bool:
         """Write the end; a stop that comes in between waits for it."""
         writing = asyncio.ensure_future(self._settle.submit(Ended(claim, ending)))
         try:
-            await asyncio.shield(writing)
+            return await asyncio.shield(writing)
         except asyncio.CancelledError:
             await writing
             raise

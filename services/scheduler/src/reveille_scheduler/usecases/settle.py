@@ -28,13 +28,16 @@ class Ended:
 
 
 class Settle:
-    """Settles a batch of attempts; the one whose lease was lost gets `LeaseLost`."""
+    """Settles a batch of attempts; the one whose lease was lost gets `LeaseLost`.
+
+    The others get whether their scope has something due that waited for their place.
+    """
 
     def __init__(self, database: Database, tracing: Tracing) -> None:
         self._database = database
         self._tracing = tracing
 
-    async def __call__(self, batch: Sequence[Ended]) -> Sequence[Exception | None]:
+    async def __call__(self, batch: Sequence[Ended]) -> Sequence[bool | Exception]:
         """Write the batch in one statement."""
         failed = {
             each.claim.job_name for each in batch if each.ending.state is ExecutionState.FAILED
@@ -46,10 +49,10 @@ class Settle:
             settlements = [_settlement(each, known, now) for each in batch]
             written = await executions.settle(tx, settlements)
         crash_point(crash_points.AFTER_SETTLE)
-        answers: list[Exception | None] = []
+        answers: list[bool | Exception] = []
         for settlement, ended in zip(settlements, batch, strict=True):
-            claim, span = ended.claim, written.get(ended.claim.id)
-            if span is None:
+            claim, settled = ended.claim, written.get(ended.claim.id)
+            if settled is None:
                 answers.append(LeaseLost(settlement.lease))
                 continue
             if settlement.next_retry_at is None:
@@ -57,12 +60,12 @@ class Settle:
                     claim.carrier,
                     claim.job_name,
                     claim.plan_time,
-                    span.start,
-                    span.end,
+                    settled.span.start,
+                    settled.span.end,
                     outcome=settlement.ending.state.value,
                     reason=settlement.ending.reason,
                 )
-            answers.append(None)
+            answers.append(settled.awaited)
         return answers
 
 

@@ -29,7 +29,7 @@ class Executor:
         self._scope = TaskScope("hand over")
         # What each job takes up now; a job without any has no entry.
         self._held: Counter[str] = Counter()
-        # Jobs that found no room, and whether one of them would find some by now.
+        # Jobs that found no room, and whether something can go on by now.
         self._short: set[str] = set()
         self._eased = asyncio.Event()
         self._stopped = asyncio.Event()
@@ -51,7 +51,10 @@ class Executor:
         return found
 
     async def wait(self, timeout: float) -> None:
-        """Return when a job that found no room would find some; the planner's hint."""
+        """Return when a place comes free that something waits for; the planner's hint.
+
+        That is one of a job that found no room, or one of a scope that has something due.
+        """
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(timeout):
                 await self._eased.wait()
@@ -81,17 +84,19 @@ class Executor:
         self._spawn(work(begin), name, job_name, lambda: kept)
 
     def _spawn(
-        self, work: Coroutine[Any, Any, None], name: str, job_name: str, kept: Callable[[], int]
+        self, work: Coroutine[Any, Any, object], name: str, job_name: str, kept: Callable[[], int]
     ) -> None:
         self._held[job_name] += kept()
         # By a callback: a task that is cancelled before it begins runs no line of its own.
         self._scope.spawn(work, name).add_done_callback(partial(self._leave, job_name, kept))
 
-    def _leave(self, job_name: str, kept: Callable[[], int], _: asyncio.Task[Any]) -> None:
+    def _leave(self, job_name: str, kept: Callable[[], int], work: asyncio.Task[Any]) -> None:
         self._held[job_name] -= kept()
         if not self._held[job_name]:
             del self._held[job_name]
-        if not self._eased.is_set() and any(self._room(short) for short in self._short):
+        if self._eased.is_set():
+            return
+        if _is_awaited(work) or any(self._room(short) for short in self._short):
             self._eased.set()
 
     def _room(self, job_name: str) -> int:
@@ -107,3 +112,8 @@ class Executor:
         """Let the attempts end for a while, then give the others back."""
         await self._scope.close(self._grace)
         self._stopped.set()
+
+
+def _is_awaited(work: asyncio.Task[Any]) -> bool:
+    """Tell whether an attempt ended whose scope has something due."""
+    return not work.cancelled() and work.exception() is None and work.result() is True
