@@ -1,4 +1,4 @@
-"""Migrations: from nothing to head, again, by two at once, all or none, each in its own schema."""
+"""Migrations: from nothing to head, again, by two at once, one by one, each in its own schema."""
 
 from __future__ import annotations
 
@@ -152,6 +152,26 @@ async def test_a_migration_that_fails_leaves_no_trace(
     assert await admin.fetchval("SELECT to_regclass('scratch.one')") is None
 
 
+async def test_migrations_before_the_one_that_fails_stay_and_hold_no_lock(
+    postgres_cluster: TestCluster, scratch: TestDatabase, tmp_path: Path
+) -> None:
+    """The next run goes on there, and what the earlier ones locked is free meanwhile."""
+    await scratch.ddl("scratch", "CREATE TABLE busy (id int)")
+    schema = copy_with(tmp_path, "ALTER TABLE busy ADD COLUMN more int;", "SELECT 1 / zero();")
+    settings = migrate_settings(postgres_cluster, scratch.name)
+
+    with pytest.raises(Exception, match="function zero"):
+        await migrate_schema(settings, schema)
+
+    admin = await scratch.admin()
+    assert await version(admin, SCRATCH) == "0002_more"
+    assert await admin.fetch("SELECT more FROM scratch.busy") == []
+
+    (tmp_path / "versions" / "0003_more.sql").write_text("ALTER TABLE busy ADD COLUMN last int;")
+    await migrate_schema(settings, schema)
+    assert await version(admin, SCRATCH) == "0003_more"
+
+
 async def test_a_migration_gives_up_on_a_lock_that_is_held(
     postgres_cluster: TestCluster,
     scratch: TestDatabase,
@@ -274,18 +294,22 @@ async def test_the_job_says_what_is_wrong(
     assert "failed: " in absent.stderr
 
 
-def copy_with(folder: Path, sql: str) -> Schema:
-    """Copy the scratch schema's migrations and add a second one."""
+def copy_with(folder: Path, *scripts: str) -> Schema:
+    """Copy the scratch schema's migrations and add more."""
     versions = folder / "versions"
     versions.mkdir()
     (folder / "env.py").write_text((SCRATCH.folder / "env.py").read_text())
     for path in (SCRATCH.folder / "versions").glob("0001*"):
         (versions / path.name).write_text(path.read_text())
-    (versions / "0002_more.py").write_text(
-        "from reveille_runtime.migrations import sql_revision\n"
-        'revision, down_revision, upgrade = sql_revision(__file__, after="0001_clock")\n'
-    )
-    (versions / "0002_more.sql").write_text(sql)
+    before = "0001_clock"
+    for number, sql in enumerate(scripts, start=2):
+        name = f"{number:04}_more"
+        (versions / f"{name}.py").write_text(
+            "from reveille_runtime.migrations import sql_revision\n"
+            f'revision, down_revision, upgrade = sql_revision(__file__, after="{before}")\n'
+        )
+        (versions / f"{name}.sql").write_text(sql)
+        before = name
     return Schema("scratch", folder)
 
 

@@ -1,6 +1,8 @@
 """`python -m reveille_runtime.migrate`: roles, schemas, then every migration that is missing.
 
-Safe to run again, and by two at once. Each schema moves in one transaction, as its owner.
+Safe to run again, and by two at once. Each migration is a transaction of its own, as the schema's
+owner: what one locks, the next does not hold, and where one fails the next run goes on. The release
+before works on every schema in between, since migrations only add.
 """
 
 from __future__ import annotations
@@ -15,6 +17,7 @@ from urllib.parse import urlsplit, urlunsplit
 import asyncpg
 from alembic import command
 from alembic.config import Config
+from alembic.runtime.migration import MigrationContext
 from pydantic import DirectoryPath, Field, FilePath
 from pydantic_settings import BaseSettings, SettingsConfigDict
 from sqlalchemy import Connection, text
@@ -64,7 +67,7 @@ async def migrate(settings: MigrateSettings, schemas: Sequence[Schema] | None = 
 
 
 async def migrate_schema(settings: MigrateSettings, schema: Schema) -> None:
-    """Apply a schema's missing migrations, all or none."""
+    """Apply a schema's missing migrations one after the other, each whole or not at all."""
 
     async def connect() -> asyncpg.Connection[asyncpg.Record]:
         return await _patiently(
@@ -75,14 +78,18 @@ async def migrate_schema(settings: MigrateSettings, schema: Schema) -> None:
 
     engine = create_async_engine("postgresql+asyncpg://", async_creator=connect, poolclass=NullPool)
     try:
-        async with engine.begin() as connection:
-            await connection.run_sync(_upgrade, schema)
+        async with engine.connect() as connection:
+            missing = True
+            while missing:
+                async with connection.begin():
+                    missing = await connection.run_sync(_upgrade, schema)
     finally:
         await engine.dispose()
     _log.info("schema %s is at %s", schema.name, schema.head)
 
 
-def _upgrade(connection: Connection, schema: Schema) -> None:
+def _upgrade(connection: Connection, schema: Schema) -> bool:
+    """Apply the next migration; False when the schema is where it should be."""
     # Before the lock timeout is set: another migrator may rightly take long.
     connection.execute(
         text("SELECT pg_advisory_xact_lock(hashtextextended('reveille.migrate.' || :name, 0))"),
@@ -95,16 +102,22 @@ def _upgrade(connection: Connection, schema: Schema) -> None:
         ),
         {"owner": schema.owner, "name": schema.name, "limit": _DDL_LOCK_TIMEOUT},
     )
+    table = {"version_table": VERSION_TABLE, "version_table_schema": schema.name}
+    # Read under the lock, in this transaction: another migrator may have been here in between.
+    at = MigrationContext.configure(connection, opts=table).get_current_revision()
+    if at == schema.head:
+        return False
     config = Config()
     config.set_main_option("script_location", str(schema.folder).replace("%", "%%"))
     config.set_main_option("path_separator", "os")
     config.attributes["connection"] = connection
     config.attributes["schema"] = schema.name
-    command.upgrade(config, "head")
+    command.upgrade(config, "+1")
     # Default privileges gave the application the version table too; it only ever reads it.
     connection.execute(
         text(f"REVOKE INSERT, UPDATE, DELETE ON {schema.name}.{VERSION_TABLE} FROM {schema.app}")
     )
+    return True
 
 
 async def _admin(settings: MigrateSettings) -> asyncpg.Connection[asyncpg.Record]:
