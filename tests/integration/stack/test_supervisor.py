@@ -11,9 +11,12 @@ import threading
 import psutil
 import pytest
 
+from reveille_cli.stack import longlogs
+from reveille_cli.stack.datadir import DataDir
 from reveille_cli.stack.errors import AlreadyRunning, ComposeInvalid, PortTaken, StartFailed
 from reveille_cli.stack.health import Health, probe
 from reveille_cli.stack.leftovers import find_leftovers
+from reveille_cli.stack.longlogs import cut_long_logs
 from reveille_cli.stack.process import ProcessState
 
 from .conftest import Place, Recorder, job, stand_in
@@ -32,6 +35,21 @@ def test_starts_dependencies_first_and_stops_them_last(two: Place) -> None:
     assert not supervisor.any_failed()
     assert two.data_dir.log("front").read_text().endswith("drained\n")
     assert find_leftovers(two.data_dir) == []
+
+
+def test_the_logs_are_cut_while_the_stack_runs(two: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    with two.supervisor() as supervisor:
+
+        def cut(data_dir: DataDir) -> None:
+            cut_long_logs(data_dir, longest=8)
+            supervisor.request_stop()
+
+        monkeypatch.setattr(longlogs, "cut_long_logs", cut)
+        supervisor.wait_for_stop()
+        log = two.data_dir.log("front")
+        assert "serving\n" in log.with_suffix(".log.1").read_text()
+
+    assert log.read_text() == "drained\n"
 
 
 def test_names_of_the_file_become_addresses_of_this_machine(two: Place) -> None:

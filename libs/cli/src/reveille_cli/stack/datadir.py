@@ -89,6 +89,11 @@ class DataDir:
         """File that remembers free ports."""
         return self.root / "ports.json"
 
+    @property
+    def postgres_log(self) -> Path:
+        """File of what the embedded server says."""
+        return self.postgres / "postgres.log"
+
     def log(self, process: str) -> Path:
         """Name the output file of one process."""
         return self.logs / f"{process}.log"

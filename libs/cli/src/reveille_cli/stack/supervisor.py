@@ -16,6 +16,7 @@ from types import TracebackType
 
 import psutil
 
+from reveille_cli.stack import longlogs
 from reveille_cli.stack.compose import Compose, Condition, Service, read_compose
 from reveille_cli.stack.database import EmbeddedDatabase, NamedDatabase
 from reveille_cli.stack.datadir import DataDir
@@ -125,9 +126,9 @@ class Supervisor:
         self._stop_wish.utter()
 
     def wait_for_stop(self) -> None:
-        """Wait until somebody asks for the end."""
-        while not self._stop_wish.wait(0.2):
-            pass
+        """Wait until somebody asks for the end; the logs are kept from growing for ever."""
+        while not self._stop_wish.wait(longlogs.PAUSE):
+            longlogs.cut_long_logs(self.data_dir)
 
     @property
     def stop_requested(self) -> bool:
