@@ -95,8 +95,9 @@ async def temporary_database(
 ) -> AsyncIterator[TestDatabase]:
     """Make a database for one test, from a template or empty, and drop it afterwards."""
     name = f"reveille_test_{secrets.token_hex(8)}"
-    # wal_log copies a small template fastest, and needs no checkpoint.
-    source = f" TEMPLATE {template} STRATEGY wal_log" if template else ""
+    # A third of the work that wal_log makes: no page goes through the log. The checkpoints that it
+    # asks for are cheap where nothing waits for a disk.
+    source = f" TEMPLATE {template} STRATEGY file_copy" if template else ""
     async with AsyncExitStack() as outer:
         admin = await cluster.connect("admin", "postgres")
         outer.push_async_callback(admin.close)
