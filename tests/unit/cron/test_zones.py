@@ -161,7 +161,19 @@ def history(name: str) -> tuple[Segment, ...]:
 
 def different_zones() -> list[str]:
     """One name for each set of zones whose clocks agree from 2020 to 2037."""
-    return sorted({history(name): name for name in sorted(zone_names(), reverse=True)}.values())
+    # Most zones end with the same few changes and the same rule; their histories, which take long,
+    # are made only once for all that do.
+    names = sorted(zone_names(), reverse=True)
+    ends = {recent(compiled(name)): name for name in names}
+    return sorted({history(name): name for name in sorted(ends.values(), reverse=True)}.values())
+
+
+def recent(raw: bytes) -> tuple[object, ...]:
+    """What a TZif file says of the time since 2020: the offset before, the changes, the rule."""
+    listed = listed_changes(raw)
+    offsets = [offset for instant, offset in listed if instant.year < YEARS.start]
+    *_, rule, _ = raw.rsplit(b"\n", 2)
+    return rule, *offsets[-1:], *listed[len(offsets) :]
 
 
 def changes(name: str) -> list[tuple[datetime, datetime, datetime]]:
