@@ -6,6 +6,7 @@ import asyncio
 import gzip
 import itertools
 import json
+from datetime import timedelta
 from typing import Any
 from uuid import uuid4
 
@@ -241,13 +242,17 @@ async def test_what_is_released_is_judged_anew_and_runs_as_autopilot_says(
     peer.admits = lambda facts: autopilot_pb.AdmitResult(
         delivery_id=facts.delivery_id, outcome=autopilot_pb.ADMIT_OUTCOME_ACCEPTED, run_id=clean
     )
+    gateway.database.move_clock(600)
 
     await gateway.deliveries(admin).ReleaseHeldDeliveries(
         pb.ReleaseHeldDeliveriesRequest(endpoint_id=str(hook.id))
     )
+    waiting = next(each for each in await gateway.rows() if each["id"] == held["id"])
     await gateway.work()
 
     assert held["admission"] == "accepted"
+    # It is due from now on: the time that it was held is nobody's delay.
+    assert waiting["available_at"] - held["available_at"] > timedelta(seconds=500)
     assert (peer.bodies[-1].delivery_id, peer.bodies[-1].run_id) == (str(held["id"]), clean)
     row = next(each for each in await gateway.rows() if each["id"] == held["id"])
     assert (row["state"], str(row["run_id"])) == ("dispatched", clean)
