@@ -24,7 +24,7 @@ from tests.unit.webhook.signing import NOW, Signed, samples
 from reveille_webhook.domain.generic import Generic, misplaced, told, violations
 from reveille_webhook.domain.keys import seconds_of
 from reveille_webhook.domain.provider import Handshake, Provider, Reply, problems
-from reveille_webhook.domain.request import Request
+from reveille_webhook.domain.request import Request, values_of
 from reveille_webhook.domain.scheme import Algorithm, Encoding, Header, Kind, Scheme, Stamp, Unit
 from reveille_webhook.domain.signature import MOST_SIGNATURES, verify
 from reveille_webhook.domain.states import SignatureState
@@ -143,6 +143,20 @@ def test_the_better_of_two_signatures_counts_wherever_it_comes_along() -> None:
     assert state_of(legacy, [SECRET], alone) is SignatureState.VALID
     assert state_of(legacy, [SECRET], beside) is SignatureState.INVALID
     assert state_of(GITHUB, [SECRET], alone) is SignatureState.MISSING
+
+
+def test_a_version_that_came_twice_chooses_no_scheme() -> None:
+    hubspot = PROVIDERS["hubspot"]
+    version = b"x-hubspot-signature-version"
+    versioned = [
+        one for one in samples(hubspot) if values_of(one.request.headers, version.decode())
+    ]
+
+    for one in versioned:
+        twice = replace(one.request, headers=[*one.request.headers, (version, b"v3")])
+        assert state_of(hubspot, [one.secret], one.request) is SignatureState.VALID
+        assert state_of(hubspot, [one.secret], twice) is SignatureState.MISSING
+    assert len(versioned) == 2
 
 
 def test_more_signatures_than_anybody_sends_are_not_tried() -> None:
@@ -391,6 +405,65 @@ def test_every_item_of_a_batch_is_vouched_for(provider: str, path: str) -> None:
     for items in ([item, forged], [forged, item], [forged]):
         request = replace(one.request, body=json.dumps({path: items}).encode())
         assert state_of(PROVIDERS[provider], [one.secret], request) is SignatureState.INVALID
+
+
+@pytest.mark.parametrize("provider", PROVIDERS.values(), ids=lambda each: each.name)
+def test_a_credential_that_comes_twice_is_none(provider: Provider) -> None:
+    for one in samples(provider):
+        again = [each for each in one.request.headers if each[0].decode() == one.where]
+        twice = replace(one.request, headers=[*one.request.headers, *again])
+        # Those that stand in the body come once.
+        expected = SignatureState.INVALID if again else SignatureState.VALID
+        assert state_of(provider, [one.secret], twice) is expected
+
+
+def test_an_amount_of_nothing_is_signed_as_it_is_written() -> None:
+    item: dict[str, Any] = {"amount": {"value": 0, "currency": "EUR"}, "success": "true"}
+    key = b"a key of Adyen's"
+    signature = base64.b64encode(hmac.digest(key, b"::::0:EUR::true", "sha256")).decode()
+    item["additionalData"] = {"hmacSignature": signature}
+    body = json.dumps({"notificationItems": [{"NotificationRequestItem": item}]}).encode()
+
+    state = state_of(PROVIDERS["adyen"], [key.hex().encode()], Request([], body))
+
+    assert state is SignatureState.VALID
+
+
+@pytest.mark.parametrize(
+    ("head", "claims", "state"),
+    [
+        ({"alg": "HS256"}, {}, SignatureState.VALID),
+        ({"alg": "HS256"}, {"exp": NOW - 299.5}, SignatureState.VALID),
+        ({"alg": "HS256"}, {"exp": NOW - 300.5}, SignatureState.INVALID),
+        # Signed as it should be, and said otherwise.
+        ({"alg": "none"}, {}, SignatureState.INVALID),
+        ({}, {}, SignatureState.INVALID),
+        ({"alg": "HS256"}, [], SignatureState.INVALID),
+    ],
+)
+def test_a_token_is_what_its_head_and_its_claims_say(
+    head: object, claims: object, state: SignatureState
+) -> None:
+    text = b".".join(
+        base64.urlsafe_b64encode(json.dumps(each).encode()).rstrip(b"=") for each in (head, claims)
+    )
+    signature = base64.urlsafe_b64encode(hmac.digest(SECRET, text, "sha256")).rstrip(b"=")
+
+    for prefix in (b"", b"Bearer "):
+        headers = [(b"authorization", prefix + text + b"." + signature)]
+        assert state_of(PROVIDERS["monday"], [SECRET], Request(headers, b"{}")) is state
+
+
+def test_a_form_of_twilio_s_that_says_it_is_none_is_vouched_for_by_nothing() -> None:
+    twilio = PROVIDERS["twilio"]
+    (one,) = samples(twilio)
+    others = [each for each in one.request.headers if each[0] != b"content-type"]
+    headers = [*others, (b"content-type", b"application/json")]
+
+    assert state_of(twilio, [one.secret], one.request) is SignatureState.VALID
+    assert state_of(twilio, [one.secret], replace(one.request, headers=headers)) is (
+        SignatureState.INVALID
+    )
 
 
 def test_a_token_with_an_end_is_refused_after_it() -> None:
