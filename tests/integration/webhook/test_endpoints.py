@@ -201,6 +201,8 @@ WRONG: list[tuple[dict[str, Any], str]] = [
     ({"provider": ""}, "endpoint.provider"),
     ({"token_sha256": b"short"}, "endpoint.token_sha256"),
     ({"previous_token_sha256": b"x" * 32}, "endpoint.previous_token_expire_time"),
+    ({"previous_token_sha256": b"short"}, "endpoint.previous_token_sha256"),
+    ({"previous_token_expire_time": stamp(4e9)}, "endpoint.previous_token_expire_time"),
     ({"max_body_bytes": -1}, "endpoint.max_body_bytes"),
     ({"max_body_bytes": 25 * 1024 * 1024 + 1}, "endpoint.max_body_bytes"),
     ({"endpoint_id": "x"}, "endpoint.endpoint_id"),
@@ -212,8 +214,9 @@ WRONG: list[tuple[dict[str, Any], str]] = [
 async def test_a_wish_that_cannot_be_met_names_the_field(gateway: Gateway) -> None:
     for change, field in WRONG:
         endpoint = endpoint_of(Hook(uuid4(), uuid4(), "awt_x", None))
-        for name, value in change.items():
-            setattr(endpoint, name, value)
+        for name in change:
+            endpoint.ClearField(name)
+        endpoint.MergeFrom(pb.Endpoint(**change))
 
         request = pb.PutEndpointRequest(endpoint=endpoint)
         error = await refused(gateway.endpoints().PutEndpoint(request))

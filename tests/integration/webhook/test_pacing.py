@@ -241,6 +241,22 @@ async def test_a_lower_rate_is_that_of_what_waits_already_and_keeps_its_order(
     assert sorted(names, key=lambda name: moments[name]) == names
 
 
+async def test_of_a_quiet_minute_its_share_is_there_under_another_rate(
+    gateway: Gateway, peer: FakeAutopilot
+) -> None:
+    hook = await gateway.hook(options=options(rate_per_minute=6))
+    await gateway.post(hook, b"{}")
+    await gateway.work()
+    gateway.database.move_clock(600)
+
+    await wish(gateway, hook, rate_per_minute=5)
+    for _ in range(5):
+        await gateway.post(hook, b"{}")
+    await gateway.work()
+
+    assert await states(gateway) == ["dispatched"] * 6
+
+
 async def test_of_very_many_the_nearest_take_another_rate(
     gateway: Gateway, peer: FakeAutopilot, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from reveille_webhook.domain import facts
 from reveille_webhook.domain.exclusion import exclusion
+from reveille_webhook.domain.facts import LONGEST_KEY
 from reveille_webhook.domain.lane import lane_key
 from reveille_webhook.domain.parsing import FORM, MOST_MEMBERS, Parsed, parse
 from reveille_webhook.domain.provider import reads_id
@@ -187,9 +188,14 @@ def test_a_long_id_becomes_a_short_key() -> None:
         for tail in (b"1", b"2")
     )
 
+    longest = b"x" * LONGEST_KEY
+
     assert one is not None
     assert one.startswith("sha256:")
     assert one != two
+    assert facts.name(GITHUB, Request([(b"x-github-delivery", longest)], b""), {}).dedupe_key == (
+        longest.decode()
+    )
 
 
 def test_of_headers_only_the_allowed_are_kept_and_never_a_credential() -> None:
@@ -297,6 +303,8 @@ def test_a_number_is_an_id_and_never_a_name() -> None:
         ("bitbucket", b"x-attempt-number", b"3", 3),
         ("jira", b"x-atlassian-webhook-retry", b"1", 1),
         ("slack", b"x-slack-retry-num", b"-1", 0),
+        ("slack", b"x-slack-retry-num", b"9" * 6, 999_999),
+        ("slack", b"x-slack-retry-num", b"9" * 7, 0),
         ("slack", b"x-slack-retry-num", b"9" * 40, 0),
         ("slack", b"x-slack-retry-num", "\u0661".encode(), 0),
     ],

@@ -22,10 +22,19 @@ from hypothesis import strategies as st
 from tests.unit.webhook.signing import NOW, Signed, samples
 
 from reveille_webhook.domain.generic import Generic, misplaced, told, violations
-from reveille_webhook.domain.keys import seconds_of
+from reveille_webhook.domain.keys import key_of, seconds_of
 from reveille_webhook.domain.provider import Handshake, Provider, Reply, problems
 from reveille_webhook.domain.request import Request, values_of
-from reveille_webhook.domain.scheme import Algorithm, Encoding, Header, Kind, Scheme, Stamp, Unit
+from reveille_webhook.domain.scheme import (
+    Algorithm,
+    Encoding,
+    Header,
+    Key,
+    Kind,
+    Scheme,
+    Stamp,
+    Unit,
+)
 from reveille_webhook.domain.signature import MOST_SIGNATURES, verify
 from reveille_webhook.domain.states import SignatureState
 from reveille_webhook.providers.table import PROVIDERS
@@ -405,6 +414,15 @@ def test_every_item_of_a_batch_is_vouched_for(provider: str, path: str) -> None:
     for items in ([item, forged], [forged, item], [forged]):
         request = replace(one.request, body=json.dumps({path: items}).encode())
         assert state_of(PROVIDERS[provider], [one.secret], request) is SignatureState.INVALID
+
+
+@pytest.mark.parametrize("key", [Key.BASE64, Key.SPKI, Key.WHSEC])
+def test_a_key_is_read_as_people_copy_it(key: Key) -> None:
+    written = base64.b64encode(b"a key of people's")
+
+    assert written.endswith(b"=")
+    for copied in (written, written.rstrip(b"="), written + b"\n", b" " + written):
+        assert key_of(copied, key) == b"a key of people's"
 
 
 @pytest.mark.parametrize("provider", PROVIDERS.values(), ids=lambda each: each.name)
