@@ -68,6 +68,8 @@ async def test_the_senders_that_are_known_are_told_to_autopilot_and_to_people(
         assert found["github"].signature_header == "x-hub-signature-256"
         assert found["slack"].scheme.message == "v0:{timestamp}:{body}"
         assert found["stripe"].scheme.timestamp_prefix == "t="
+        # Whoever signs with it need not know what else it is for.
+        assert found["meta"].scheme.key == "text"
         # What takes more than a template is not told as one.
         assert not found["adyen"].HasField("scheme")
         assert found["aws_sns"].demands_secret

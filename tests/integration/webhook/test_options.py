@@ -174,6 +174,7 @@ async def test_a_breaker_stays_open_after_its_hour_until_people_decide(
     admin = gateway.stage.keys.user("ada", {hook.workspace_id: Role.ADMIN})
     await send(gateway, hook, 2)
     await gateway.work()
+    opened = await gateway.sql("SELECT tripped_at FROM webhook.endpoints")
     gateway.database.move_clock(3601)
 
     first = str((await gateway.rows())[0]["id"])
@@ -181,6 +182,8 @@ async def test_a_breaker_stays_open_after_its_hour_until_people_decide(
     await gateway.work()
 
     assert sorted(await states(gateway)) == ["dispatched", "held", "held"]
+    # People are told since when.
+    assert await gateway.sql("SELECT tripped_at FROM webhook.endpoints") == opened is not None
 
 
 async def test_what_is_held_can_be_purged(gateway: Gateway, peer: FakeAutopilot) -> None:
@@ -434,7 +437,7 @@ async def test_a_hook_says_which_header_holds_its_token(gateway: Gateway) -> Non
     ("fields", "provider", "field"),
     [
         ({"rate_per_minute": -1}, "github", "endpoint.options.rate_per_minute"),
-        ({"hourly_budget": 10**9}, "github", "endpoint.options.hourly_budget"),
+        ({"hourly_budget": 600_001}, "github", "endpoint.options.hourly_budget"),
         ({"lane_path": "x" * 201}, "github", "endpoint.options.lane_path"),
         ({"lane_path": "a..b"}, "github", "endpoint.options.lane_path"),
         ({"lane_path": " "}, "github", "endpoint.options.lane_path"),

@@ -7,6 +7,7 @@ from uuid import UUID, uuid4
 
 import grpc
 import pytest
+from google.protobuf.timestamp_pb2 import Timestamp
 from tests.integration.webhook.conftest import Gateway, Hook
 from tests.integration.webhook.peer import FakeAutopilot, run_of
 
@@ -16,7 +17,7 @@ from reveille.explain.v1 import explain_service_pb2 as explain_pb
 from reveille.webhook.v1 import delivery_service_pb2 as pb
 from reveille.webhook.v1 import endpoint_service_pb2 as endpoint_pb
 from reveille_runtime.access import Role
-from reveille_runtime.errors import NotFound
+from reveille_runtime.errors import InvalidArgument, NotFound
 from reveille_runtime.rpc_errors import from_rpc_error
 
 BODY = b'{"action":"opened"}'
@@ -58,6 +59,21 @@ async def test_a_page_follows_another_and_filters_hold(gateway: Gateway) -> None
     assert (len(first.deliveries), second.next_page_token) == (4, "")
     assert [each.signature_state for each in rejected.deliveries] == [pb.SIGNATURE_STATE_MISSING]
     assert list(nowhere.deliveries) == []
+    # A page follows one of the same question alone.
+    moment = Timestamp(seconds=1)
+    for another in (
+        {"endpoint_id": str(hook.id)},
+        {"states": [pb.DELIVERY_STATE_QUEUED]},
+        {"start_time": moment},
+        {"end_time": moment},
+        {"event": "issues"},
+        {"provider": "github"},
+        {"dedupe_id": "d-1"},
+        {"body_sha256": b"x" * 32},
+    ):
+        with pytest.raises(grpc.aio.AioRpcError) as caught:
+            await listed(gateway, hook, page_size=4, page_token=first.next_page_token, **another)
+        assert isinstance(from_rpc_error(caught.value), InvalidArgument), another
 
 
 async def test_a_delivery_tells_what_it_is(gateway: Gateway) -> None:
@@ -100,6 +116,7 @@ async def test_strangers_find_nothing(gateway: Gateway) -> None:
         calls.GetDelivery(unknown),
         calls.ListDeliveries(pb.ListDeliveriesRequest(workspace_id=str(hook.workspace_id))),
         calls.GetDeliveryBody(pb.GetDeliveryBodyRequest(delivery_id=delivery_id)).read(),
+        calls.ExplainSignature(pb.ExplainSignatureRequest(delivery_id=delivery_id)),
     ):
         with pytest.raises(grpc.aio.AioRpcError) as caught:
             await call

@@ -38,6 +38,18 @@ def test_old_hits_slide_out() -> None:
     assert [counters.take("a", 90.0) for _ in range(6)] == [0, 0, 0, 0, 0, 1.0]
 
 
+@pytest.mark.parametrize(("hits", "moment"), [(10, 5.5), (25, 5.5), (10, 59.5), (10, 60.0)])
+def test_who_waits_as_long_as_it_was_told_is_served(hits: int, moment: float) -> None:
+    counters = SlidingCounters(10)
+    for _ in range(hits):
+        counters.add("a", 5.0)
+
+    wait = counters.check("a", moment)
+
+    assert wait >= 1
+    assert counters.take("a", moment + wait) == 0
+
+
 def test_a_hit_that_is_counted_late_forgets_nothing() -> None:
     counters = SlidingCounters(30, window=60.0)
     for _ in range(29):

@@ -182,8 +182,13 @@ def test_a_delivery_is_named_as_its_sender_names_it(
         ),
         (
             "github",
-            {"action": "done", "state": "done", "conclusion": "failure"},
-            ("done", "failure"),
+            {
+                "action": "completed",
+                "state": "open",
+                "conclusion": "failure",
+                "status": "completed",
+            },
+            ("completed", "open", "failure"),
         ),
         ("msgraph", {"value": [{"resource": "me/messages"}]}, ("me/messages",)),
         ("slack", {"event": {"subtype": "bot_message"}}, ("bot_message",)),

@@ -349,6 +349,8 @@ def test_an_event_is_unique_for_its_source() -> None:
         ("pr.number", {"pr": {}}, None),
         ("pr", {"pr": {}}, None),
         ("pr", {"pr": True}, None),
+        ("pr", {"pr": "x" * 255}, "x" * 255),
+        ("pr", {"pr": "x" * 256}, f"sha256:{hashlib.sha256(b'x' * 256).hexdigest()}"),
         (None, {"pr": 1}, None),
     ],
 )
@@ -357,7 +359,7 @@ def test_a_lane_is_named_by_one_value(path: str | None, document: object, lane: 
     assert len(lane_key("a", {"a": "y" * 5000}) or "") < 255
 
 
-MARKS = ["<!-- reveille -->", "fertig \u2713", '\U0001f916 \u00e9 "a/b"']
+MARKS = ["<!-- reveille -->", "fertig \u2713", '\U0001f916 \u00e9 "a/b"', "a\\b"]
 
 
 @pytest.mark.parametrize(
@@ -373,6 +375,7 @@ MARKS = ["<!-- reveille -->", "fertig \u2713", '\U0001f916 \u00e9 "a/b"']
         ("octocat", '{"text":"<!-- reveille -->"}'.encode("utf-16"), "own_marker"),
         ("octocat", rb'{"text":"\ud83e\udd16 \u00e9 \"a\/b\""}', "own_marker"),
         ("octocat", '{"text":"\U0001f916 \u00e9 \\"a/b\\""}'.encode(), "own_marker"),
+        ("octocat", rb'{"text":"a\\b"}', "own_marker"),
         ("octocat", b"{}", None),
         ("", b"{}", None),
     ],

@@ -467,9 +467,16 @@ def test_a_token_is_what_its_head_and_its_claims_say(
     )
     signature = base64.urlsafe_b64encode(hmac.digest(SECRET, text, "sha256")).rstrip(b"=")
 
-    for prefix in (b"", b"Bearer "):
-        headers = [(b"authorization", prefix + text + b"." + signature)]
-        assert state_of(PROVIDERS["monday"], [SECRET], Request(headers, b"{}")) is state
+    def state_with(value: bytes) -> SignatureState:
+        request = Request([(b"authorization", value)], b"{}")
+        return state_of(PROVIDERS["monday"], [SECRET], request)
+
+    assert state_with(text + b"." + signature) is state
+    assert state_with(b"Bearer " + text + b"." + signature) is state
+    # The last letter holds more bits than are left, and only one spelling of them counts.
+    letters = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_"
+    other = letters[letters.index(signature[-1:]) ^ 1]
+    assert state_with(text + b"." + signature[:-1] + bytes([other])) is SignatureState.INVALID
 
 
 def test_a_form_of_twilio_s_that_says_it_is_none_is_vouched_for_by_nothing() -> None:
