@@ -7,6 +7,7 @@ from uuid import uuid4
 
 import grpc
 import pytest
+from google.protobuf.timestamp_pb2 import Timestamp
 from tests.integration.webhook.conftest import SECRET, Gateway, Hook, endpoint_of, stamp
 
 from reveille.webhook.v1 import endpoint_service_pb2 as pb
@@ -216,9 +217,11 @@ WRONG: list[tuple[dict[str, Any], str]] = [
 async def test_a_wish_that_cannot_be_met_names_the_field(gateway: Gateway) -> None:
     for change, field in WRONG:
         endpoint = endpoint_of(Hook(uuid4(), uuid4(), "awt_x", None))
-        for name in change:
-            endpoint.ClearField(name)
-        endpoint.MergeFrom(pb.Endpoint(**change))
+        for name, value in change.items():
+            if isinstance(value, Timestamp):
+                getattr(endpoint, name).CopyFrom(value)
+            else:
+                setattr(endpoint, name, value)
 
         request = pb.PutEndpointRequest(endpoint=endpoint)
         error = await refused(gateway.endpoints().PutEndpoint(request))
