@@ -173,6 +173,9 @@ async def test_a_run_that_is_made_while_its_delivery_is_purged_is_ended_too(
         async def look() -> None:
             seen.append(await states(gateway))
 
+        async def withdrawn_later() -> list[str]:
+            return peer.withdrawn[2:]
+
         peer.at_withdrawal = look
         await decide(gateway, hook, "purge")
         # What was judged between the first call and the end of the delivery has no run any more.
@@ -181,9 +184,7 @@ async def test_a_run_that_is_made_while_its_delivery_is_purged_is_ended_too(
         # And what is judged only now.
         peer.at_withdrawal = None
         peer.may_admit.set()
-        await eventually(
-            lambda: asyncio.sleep(0, peer.withdrawn[2:]), "the run that was made late is ended"
-        )
+        await eventually(withdrawn_later, "the run that was made late is ended")
         assert peer.withdrawn == [held] * 3
 
 
