@@ -100,6 +100,19 @@ async def test_a_secret_longer_than_a_piece_is_not_told_either(spool: Spool) -> 
     assert stored.data.decode() == "a" + "*" * len(HUGE) + "b"
 
 
+async def test_too_much_output_is_noticed_before_all_that_may_be_is_stored(spool: Spool) -> None:
+    """An agent fills a disk faster than its output is stored."""
+    (spool.root / "stdout").write_bytes(b"x" * (10 * CHUNK + 1))
+    stored = Stored()
+    following = tail_of(spool, stored, [])
+
+    await following.pump()
+    assert following.over_limit
+    assert len(stored.data) < 10 * CHUNK
+    await following.pump(final=True)
+    assert len(stored.data) == 10 * CHUNK
+
+
 # Files and a loop for each example: how long that takes is the machine's matter.
 @settings(deadline=None)
 @given(

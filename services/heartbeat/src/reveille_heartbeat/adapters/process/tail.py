@@ -49,18 +49,20 @@ class Tail:
 
     async def _step(self, stream: LogStream, *, final: bool) -> bool:
         start = self._at[stream]
-        if self._spool.output_size(stream) <= start:
+        size = self._spool.output_size(stream)
+        # By its size, long before all of it is stored: an agent fills the disk faster than that.
+        self.over_limit = self.over_limit or size > self._limit
+        if size <= start:
             return False
         # A piece is stored in parts, so another executor may have died inside a secret: its
         # beginning is looked at again, or nobody would recognise the rest.
         known = min(start, max(0, self._redactor.longest - 1))
         begin = start - known
         data = self._spool.read_output(stream, begin, known + self._piece)
-        if begin + len(data) > self._limit:
-            self.over_limit = True
-            data = data[: max(0, self._limit - begin)]
-        # The end may be the beginning of a secret whose rest is still to come.
-        complete = final and len(data) < known + self._piece and not self.over_limit
+        within = max(0, self._limit - begin)
+        # The end may be the beginning of a secret whose rest is still to come, or is cut off.
+        complete = final and len(data) < known + self._piece and len(data) <= within
+        data = data[:within]
         kept = len(data) if complete else self._redactor.safe_length(data)
         if kept <= known:
             return False
