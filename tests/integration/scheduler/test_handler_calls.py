@@ -242,6 +242,24 @@ async def test_a_suspended_process_does_not_begin_what_others_may_have_taken_ove
     assert (await replica.one()).state is ExecutionState.RUNNING
 
 
+async def test_no_half_of_a_call_is_begun_that_others_may_have_taken_over(
+    replica: Replica, owner: Owner
+) -> None:
+    """The call failed for all after so long that its leases cannot be trusted any more."""
+
+    async def dawdle(request: pb.RunPlansRequest, context: Any) -> pb.RunPlansResponse:
+        replica.elapsed += JOB.stale_timeout.total_seconds()
+        await context.abort(grpc.StatusCode.INTERNAL, "oh")
+        raise AssertionError
+
+    owner.override = dawdle
+    await due(replica, "one", "two")
+    await replica.run()
+
+    assert len(owner.plans) == 2
+    assert set((await states(replica)).values()) == {ExecutionState.RUNNING}
+
+
 async def test_a_handler_that_answers_for_plans_it_was_not_given_is_not_believed(
     replica: Replica, owner: Owner
 ) -> None:

@@ -74,6 +74,11 @@ class Handler:
         return await self._jobs[job_name].submit(order)
 
     async def _run(self, batch: Sequence[Order]) -> Sequence[Ending | Exception]:
+        answers = await self._call(batch)
+        return [answers[order.claim.id] for order in batch]
+
+    async def _call(self, batch: Sequence[Order]) -> dict[UUID, Ending | Exception]:
+        """Call the handler, for halves anew where one plan may have spoiled the call for all."""
         answers: dict[UUID, Ending | Exception] = {}
         sound: list[Order] = []
         for order in batch:
@@ -84,12 +89,9 @@ class Handler:
                 answers[order.claim.id] = lost
             else:
                 sound.append(order)
-        answers |= await self._call(sound)
-        return [answers[order.claim.id] for order in batch]
+        return answers | await self._ask(sound) if sound else answers
 
-    async def _call(self, batch: Sequence[Order]) -> dict[UUID, Ending | Exception]:
-        if not batch:
-            return {}
+    async def _ask(self, batch: Sequence[Order]) -> dict[UUID, Ending | Exception]:
         claims = [order.claim for order in batch]
         request = pb.RunPlansRequest(plans=[_plan(order) for order in batch])
         patience = min(claim.run_timeout for claim in claims).total_seconds()
