@@ -17,7 +17,7 @@ from reveille.events.v1 import event_service_pb2 as pb
 from reveille.events.v1 import event_service_pb2_grpc as pb_grpc
 from reveille_runtime.backoff import Backoff
 from reveille_runtime.db import Database
-from reveille_runtime.errors import InvalidArgument, Unavailable
+from reveille_runtime.errors import InvalidArgument, ResourceExhausted, Unavailable
 from reveille_runtime.feed import (
     Cursor,
     CursorExpired,
@@ -368,7 +368,7 @@ async def test_an_outage_of_the_consumer_is_waited_out_however_long(
     producer: Producer, consumer: Consumer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(feed_consumer, "_RECONNECT", Backoff(0.0001, 0.0001))
-    failures = iter([Unavailable("DOWN")] * 20)
+    failures = iter([Unavailable("DOWN"), ResourceExhausted("OVERLOADED")] * 10)
     consumer.fail = lambda _: next(failures, None)
     async with consumer.running():
         await consumer.until(lambda: consumer.reconciled == 1)

@@ -12,7 +12,7 @@ import pytest
 from structlog.testing import capture_logs
 
 from reveille_runtime.desired import Pushed, Relay
-from reveille_runtime.errors import InvalidArgument, Unavailable
+from reveille_runtime.errors import InvalidArgument, ResourceExhausted, Unavailable
 
 
 @dataclass(frozen=True)
@@ -128,10 +128,12 @@ async def test_a_change_while_its_row_is_sent_is_sent_again(world: World) -> Non
     assert world.differing() == []
 
 
-async def test_an_outage_is_waited_for_with_growing_pauses(world: World) -> None:
-    world.change(1)
+@pytest.mark.parametrize("away", [Unavailable("DOWN"), ResourceExhausted("OVERLOADED")])
+async def test_an_outage_is_waited_for_with_growing_pauses(world: World, away: Exception) -> None:
+    row_id = world.change(1)
     relay = world.relay()
-    world.away = Unavailable("DOWN")
+    world.away = away
+    assert await relay.push_now(row_id) is False
     pauses = [await relay.step() for _ in range(4)]
     assert all(pause is not None for pause in pauses)
     assert pauses == sorted(pauses, key=lambda pause: pause or 0.0)

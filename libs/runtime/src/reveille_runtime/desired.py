@@ -17,12 +17,9 @@ from dataclasses import dataclass, field
 from typing import Generic, Protocol, TypeVar
 from uuid import UUID
 
-import grpc
-
 from reveille_runtime import logs
 from reveille_runtime.backoff import Backoff
-from reveille_runtime.errors import Unavailable
-from reveille_runtime.sqlstate import is_transient
+from reveille_runtime.rpc_errors import is_passing
 
 _log = logs.get_logger(__name__)
 _START = UUID(int=0)
@@ -117,7 +114,7 @@ class Relay(Generic[RowT]):
         try:
             await self._send(rows)
         except Exception as error:
-            if not _is_outage(error):
+            if not is_passing(error):
                 raise
             return self._outage(error)
         finally:
@@ -131,7 +128,7 @@ class Relay(Generic[RowT]):
             async with asyncio.timeout(timeout):
                 return await self._push_one(row_id)
         except Exception as error:
-            if not _is_outage(error):
+            if not is_passing(error):
                 raise
             _log.info(
                 "A row will be sent later.",
@@ -235,12 +232,3 @@ class Relay(Generic[RowT]):
         # The rows that were not sent come first again.
         self._after = _START
         return _OUTAGE.delay(self._outages, self.name)
-
-
-def _is_outage(error: Exception) -> bool:
-    if isinstance(error, grpc.aio.AioRpcError):
-        return error.code() in {
-            grpc.StatusCode.UNAVAILABLE,
-            grpc.StatusCode.DEADLINE_EXCEEDED,
-        }
-    return isinstance(error, Unavailable) or is_transient(error)

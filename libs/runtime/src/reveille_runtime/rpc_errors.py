@@ -26,6 +26,7 @@ from reveille_runtime.errors import (
     Unauthenticated,
     Unavailable,
 )
+from reveille_runtime.sqlstate import is_transient
 
 STATUS_DETAILS = "grpc-status-details-bin"
 
@@ -60,6 +61,13 @@ def from_rpc_error(error: grpc.RpcError) -> DomainError:
     if code in _RETRYABLE:
         return _RETRYABLE[code](reason, message, found.metadata, retry_after=found.retry_after)
     return _SIMPLE.get(code, DomainError)(reason, message, found.metadata)
+
+
+def is_passing(error: BaseException) -> bool:
+    """The same may succeed later: whoever is needed for it is away, or full."""
+    if isinstance(error, grpc.RpcError):
+        error = from_rpc_error(error)
+    return isinstance(error, Unavailable | ResourceExhausted) or is_transient(error)
 
 
 @contextmanager

@@ -16,10 +16,10 @@ import grpc
 from reveille.events.v1 import event_service_pb2 as pb
 from reveille_runtime import logs
 from reveille_runtime.backoff import Backoff
-from reveille_runtime.errors import OutOfRange, Unavailable
+from reveille_runtime.errors import OutOfRange
 from reveille_runtime.feed.cursor import Cursor
 from reveille_runtime.queries import load_queries
-from reveille_runtime.sqlstate import is_transient
+from reveille_runtime.rpc_errors import is_passing
 
 if TYPE_CHECKING:
     from reveille_runtime.db import Database
@@ -27,7 +27,6 @@ if TYPE_CHECKING:
 Q = load_queries("reveille_runtime.feed", "feed.sql")
 _log = logs.get_logger(__name__)
 _RECONNECT = Backoff(first=0.1, longest=5.0)
-_TRANSIENT = frozenset({grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.DEADLINE_EXCEEDED})
 _ATTEMPTS = 5
 
 Watch = Callable[[pb.WatchEventsRequest], AsyncIterable[pb.WatchEventsResponse]]
@@ -171,7 +170,7 @@ class FeedConsumer:
             try:
                 await self._handle(events)
             except Exception as error:  # noqa: BLE001 - one event must not stop the others
-                passing = _is_passing(error)
+                passing = is_passing(error)
                 if not passing and len(events) > 1:
                     for event in events:
                         await self._deliver((event,))
@@ -213,9 +212,3 @@ def _is_expired(error: Exception) -> bool:
     if isinstance(error, grpc.aio.AioRpcError):
         return bool(error.code() is grpc.StatusCode.OUT_OF_RANGE)
     return isinstance(error, OutOfRange)
-
-
-def _is_passing(error: Exception) -> bool:
-    if isinstance(error, grpc.aio.AioRpcError):
-        return error.code() in _TRANSIENT
-    return isinstance(error, Unavailable) or is_transient(error)
