@@ -35,7 +35,7 @@ from reveille_webhook.domain.scheme import (
     Stamp,
     Unit,
 )
-from reveille_webhook.domain.signature import MOST_SIGNATURES, verify
+from reveille_webhook.domain.signature import MOST_ASYMMETRIC, MOST_SIGNATURES, verify
 from reveille_webhook.domain.states import SignatureState
 from reveille_webhook.providers.table import PROVIDERS
 
@@ -197,6 +197,60 @@ def test_what_is_signed_is_hashed_once_for_each_secret_however_many_are_listed(
 
     assert (verdict.state, verdict.matched) == (SignatureState.VALID, 1)
     assert hashed == [b"another", SECRET, b"a third"]
+
+
+@pytest.mark.parametrize(
+    ("before", "state"), [(MOST_ASYMMETRIC - 1, "valid"), (MOST_ASYMMETRIC, "invalid")]
+)
+def test_of_signatures_by_private_keys_few_are_tried(before: int, state: str) -> None:
+    """Each has the whole message hashed once more; those by a shared secret do not count."""
+    (one,) = (
+        each for each in samples(PROVIDERS["standardwebhooks"]) if each.secret[:5] == b"whpk_"
+    )
+    (right,) = values_of(one.request.headers, "webhook-signature")
+    shared = b"v1," + base64.b64encode(b"\0" * 32)
+    wrong = b"v1a," + base64.b64encode(b"\0" * 64)
+    listed = b" ".join([shared] * 20 + [wrong] * before + [right])
+
+    assert (
+        state_of(
+            PROVIDERS["standardwebhooks"],
+            [one.secret],
+            replace(
+                one.request,
+                headers=[*one.request.headers[:-1], (b"webhook-signature", listed)],
+            ),
+        )
+        == state
+    )
+
+
+def test_an_id_cannot_take_over_a_part_of_the_body() -> None:
+    """They are signed with dots between them, and a time: a body may hold the like."""
+    text = b'{"text":"hello.%d.anything"}' % NOW
+    message = b"msg_1.%d.%s" % (NOW - 10**6, text)
+    signature = b"v1," + base64.b64encode(hmac.digest(b"a key of a sender", message, "sha256"))
+    id_, _, rest = message.rpartition(b".%d." % NOW)
+    moved = [(b"webhook-id", id_), (b"webhook-timestamp", b"%d" % NOW)]
+    request = Request([*moved, (b"webhook-signature", signature)], rest)
+    secret = b"whsec_" + base64.b64encode(b"a key of a sender")
+
+    assert rest == b'anything"}'
+    assert state_of(PROVIDERS["standardwebhooks"], [secret], request) is SignatureState.INVALID
+
+
+@pytest.mark.parametrize("id_", [b"evt.1", b"a.b.c", b"v1.2.3", b"1790000000.1790000000"])
+def test_an_id_may_hold_dots(id_: bytes) -> None:
+    signed_ = hmac.digest(b"a key of a sender", id_ + b".%d." % NOW + BODY, "sha256")
+    headers = [
+        (b"webhook-id", id_),
+        (b"webhook-timestamp", b"%d" % NOW),
+        (b"webhook-signature", b"v1," + base64.b64encode(signed_)),
+    ]
+    secret = b"whsec_" + base64.b64encode(b"a key of a sender")
+
+    state = state_of(PROVIDERS["standardwebhooks"], [secret], Request(headers, BODY))
+    assert state is SignatureState.VALID
 
 
 @pytest.mark.parametrize("provider", PROVIDERS.values(), ids=lambda each: each.name)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import hmac
+import re
 from collections.abc import Sequence
 from typing import assert_never
 
@@ -38,6 +39,11 @@ _DIGESTS = {
 }
 # More signatures than any sender rolls keys for; each costs time.
 MOST_SIGNATURES = 32
+# Those made with a private key cost by far more, and the whole message each.
+MOST_ASYMMETRIC = 4
+_ASYMMETRIC = frozenset({Algorithm.ED25519, Algorithm.ECDSA_P256})
+# An id that holds a time between dots: what is signed could be read as another id, time and body.
+_HOLDS_TIME = re.compile(rb"\.[0-9]{10,16}\.")
 # What stands apart from the body in every message that is signed, or is no content.
 _APART = frozenset({"body", "timestamp", "id", "secret"})
 
@@ -131,7 +137,7 @@ def _items(scheme: Scheme, request: Request) -> list[bytes] | None:
 
 
 def _given(scheme: Scheme, items: Sequence[bytes]) -> list[tuple[Kind, list[bytes]]]:
-    """Read the signatures of each kind."""
+    """Read the signatures of each kind; none at all when there are too many of a dear one."""
     given = []
     for kind in scheme.kinds:
         prefix = kind.prefix.encode()
@@ -141,6 +147,8 @@ def _given(scheme: Scheme, items: Sequence[bytes]) -> list[tuple[Kind, list[byte
                 signature = signature_of(item[len(prefix) :], scheme.encoding)
                 if signature is not None:
                     signatures.append(signature)
+        if kind.algorithm in _ASYMMETRIC and len(signatures) > MOST_ASYMMETRIC:
+            return []
         if signatures:
             given.append((kind, signatures))
     return given
@@ -157,7 +165,7 @@ def _fields(
     }
     if scheme.id is not None:
         ids = _values(scheme.id, request)
-        if len(ids) != 1 or not ids[0]:
+        if len(ids) != 1 or not ids[0] or _HOLDS_TIME.search(ids[0]):
             return None
         found["id"] = ids[0]
     if scheme.stamp is not None:
@@ -219,7 +227,7 @@ def _match(
     kind: Kind, secret: bytes, signatures: list[bytes], scheme: Scheme, found: dict[str, bytes]
 ) -> bool:
     """Tell whether one of several is the secret's: what it gives is made once, however many."""
-    if kind.algorithm not in {Algorithm.ED25519, Algorithm.ECDSA_P256}:
+    if kind.algorithm not in _ASYMMETRIC:
         wanted = expected(scheme, kind, secret, found)
         if wanted is None:
             return False
