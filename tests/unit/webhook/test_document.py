@@ -20,9 +20,11 @@ from tests.unit.webhook.signing import NOW, samples
 from reveille_runtime.plain_json import _UP_TO_MARK
 from reveille_webhook.domain.document import (
     MOST_FIELDS,
+    MOST_STRAYS,
     MOST_VALUES,
     document_of,
     form_of,
+    query_of,
 )
 from reveille_webhook.domain.provider import Asked
 from reveille_webhook.domain.request import Request
@@ -52,6 +54,7 @@ HOSTILE = {
     "many without an end": b'"' * MIB + b"[" * (MOST_VALUES + 1),
     "fields": b"a=&" * (MIB // 3),
     "an escaped field": b"a=" + b"%41" * (MIB // 3),
+    "bare percent signs": b"a=" + b"%" * MIB,
     "one escaped here and there": b"a=" + b"%41ab" * (MIB // 5),
     "one that is hardly escaped": b"a=%41" + b"ab\xe9" * (MIB // 3),
 }
@@ -132,11 +135,35 @@ def test_a_form_is_read_as_everybody_reads_it(body: bytes) -> None:
     ]
 
 
+@given(FORMS)
+def test_a_query_is_read_as_everybody_reads_it(query: bytes) -> None:
+    usual = parse_qsl(query.decode("latin-1"), keep_blank_values=True, encoding="latin-1")
+    text = query.decode("latin-1")
+
+    found = query_of(f"https://hooks.example.com/hooks/t?{text}")
+    assert query_of("https://hooks.example.com/hooks/t") == {}
+    assert found == {
+        name.encode("latin-1").decode("utf-8", "replace"): value.encode("latin-1").decode(
+            "utf-8", "replace"
+        )
+        for name, value in usual
+    }
+
+
+def test_percent_signs_that_escape_nothing_are_no_form() -> None:
+    """Each is a step of its own, and nobody else is served meanwhile."""
+    strays = b"a=" + b"%" * MOST_STRAYS
+
+    assert form_of(strays) == [(b"a", b"%" * MOST_STRAYS)]
+    assert form_of(strays + b"%") is None
+    assert form_of(b"&".join([b"a=%", strays])) is None
+
+
 @pytest.mark.parametrize("before", range(3))
 def test_a_long_value_is_read_in_pieces_that_cut_no_escape(before: int) -> None:
     begin = b"x" * before
 
-    assert form_of(b"a=" + begin + b"%41" * 5000) == [(b"a", begin + b"A" * 5000)]
+    assert form_of(b"a=" + begin + b"%41" * 50_000) == [(b"a", begin + b"A" * 50_000)]
 
 
 def test_a_form_has_as_many_fields_as_are_read_later() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import time
 import tracemalloc
 
 import pytest
@@ -384,3 +385,25 @@ def test_our_own_doing_is_left_out(sender: str, body: bytes, reason: str | None)
     found = exclusion(sender, body, ["our-Bot"], MARKS)
 
     assert (found and found[0]) == reason
+
+
+@pytest.mark.parametrize("text", [r"\u003ca", "%3C", r"\x"])
+def test_many_marks_cost_little_more_than_one(text: str) -> None:
+    """Nobody else is served meanwhile, and a body may be long."""
+    body = b'{"text":"' + text.encode() * (256 * 1024 // len(text)) + b'"}'
+    marks = [f"<!-- reveille {number} -->" for number in range(20)]
+
+    def cost(of: list[str]) -> float:
+        began = time.thread_time()
+        assert exclusion("", body, [], of) is None
+        return time.thread_time() - began
+
+    assert min(cost(marks) for _ in range(3)) < 8 * min(cost(marks[:1]) for _ in range(3))
+
+
+@given(st.text(alphabet='\\u0aF"/<\n\x00\xe9\U0001f916', max_size=30))
+def test_a_mark_is_looked_for_in_whatever_comes(text: str) -> None:
+    written = json.dumps({"text": f"{text} {MARKS[2]}"}).encode()
+
+    assert exclusion("", text.encode(), [], ["a mark of ours"]) is None
+    assert exclusion("", written, [], MARKS) is not None

@@ -10,7 +10,7 @@ import json
 from collections.abc import Iterator
 from typing import Any
 
-from reveille_webhook.domain.document import unescaped
+from reveille_webhook.domain.document import form_of
 from reveille_webhook.domain.inflate import CODINGS, Broken, TooLarge, inflate
 from reveille_webhook.domain.request import Request, values_of
 
@@ -55,7 +55,8 @@ def variants(request: Request) -> Iterator[tuple[str, str, bytes]]:
         yield "trailing_newline", "", body.removesuffix(ending)
     yield "body_encoding", "", body.removeprefix(_BYTE_ORDER_MARK)
     if body.startswith(b"payload=") and len(body) <= _LARGEST_DOCUMENT:
-        yield "form_content", "", unescaped(body[8:])
+        for _, content in (form_of(body) or ())[:1]:
+            yield "form_content", "", content
     for style, written in _written_again(body):
         yield "reserialized_body", style, written
         yield "reserialized_body", style, written.replace(b"/", b"\\/")

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from reveille_runtime.plain_json import holds_at_most
-from reveille_webhook.domain.document import MOST_FIELDS, form_of
+from reveille_webhook.domain.document import MOST_FIELDS, MOST_STRAYS, form_of
 from reveille_webhook.domain.json_syntax import is_json
 
 _LONGEST_NUMBER = 4000
@@ -77,7 +77,11 @@ def _json(body: bytes, otherwise: str = "") -> Parsed:
 def _form(body: bytes) -> Parsed:
     fields = form_of(body)
     if fields is None:
-        return Parsed({}, f"the form has more than {MOST_FIELDS} fields")
+        return Parsed(
+            {},
+            f"the form has more than {MOST_FIELDS} fields, or {MOST_STRAYS} percent signs that "
+            "escape nothing",
+        )
     # Of fields of one name the first counts.
     found = dict(reversed(fields))
     if b"payload" in found:

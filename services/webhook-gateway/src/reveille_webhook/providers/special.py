@@ -11,7 +11,7 @@ import hashlib
 import hmac
 from collections.abc import Iterable
 from typing import Any
-from urllib.parse import parse_qsl, urlsplit
+from urllib.parse import urlsplit
 
 from cryptography.exceptions import InvalidSignature, UnsupportedAlgorithm
 from cryptography.hazmat.primitives.asymmetric.padding import PKCS1v15
@@ -19,7 +19,7 @@ from cryptography.hazmat.primitives.asymmetric.rsa import RSAPublicKey
 from cryptography.hazmat.primitives.hashes import SHA1, SHA256, HashAlgorithm
 from cryptography.hazmat.primitives.serialization import load_der_public_key, load_pem_public_key
 
-from reveille_webhook.domain.document import document_of, form_of
+from reveille_webhook.domain.document import document_of, form_of, query_of
 from reveille_webhook.domain.keys import key_of, seconds_of, signature_of
 from reveille_webhook.domain.parsing import FORM
 from reveille_webhook.domain.request import Request, at_path, values_of
@@ -210,7 +210,7 @@ def twilio(secrets: tuple[bytes, ...], request: Request, now: float) -> Verdict:
 
 
 def _twilio_form(request: Request) -> bytes | None:
-    query = dict(parse_qsl(request.url.partition("?")[2], keep_blank_values=True))
+    query = query_of(request.url)
     if "bodySHA256" in query:
         digest = hashlib.sha256(request.body).hexdigest()
         same = hmac.compare_digest(digest.encode(), query["bodySHA256"].encode("utf-8", "replace"))

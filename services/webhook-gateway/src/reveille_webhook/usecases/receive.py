@@ -8,11 +8,11 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from urllib.parse import parse_qsl
 
 from reveille_runtime.ids import new_id
 from reveille_webhook.domain import facts, parsing
 from reveille_webhook.domain.delivery import Answer, Known
+from reveille_webhook.domain.document import query_of
 from reveille_webhook.domain.endpoint import OpenEndpoint
 from reveille_webhook.domain.exclusion import exclusion
 from reveille_webhook.domain.generic import told
@@ -241,8 +241,7 @@ def _asked(provider: Provider, request: Request, secrets: tuple[bytes, ...]) -> 
     short = request.method == "POST" and len(request.body) <= _LONGEST_QUESTION
     document = parsing.parse(request.body, request.content_type).document if reads and short else {}
     # Not read as an address: its host is whatever the sender says.
-    query = dict(parse_qsl(request.url.partition("?")[2], keep_blank_values=True))
-    return Asked(request, document, query, secrets)
+    return Asked(request, document, query_of(request.url), secrets)
 
 
 def _first(secrets: tuple[bytes, ...], matched: int | None) -> tuple[bytes, ...]:
