@@ -129,10 +129,12 @@ def test_the_limits_are_on_the_page() -> None:
     assert f" | {limits.head_count} fields, {limits.head_bytes >> 10} KiB | " in of("headers, ")
     assert f" | {limits.pipelined} | " in of("wait on one connection")
     assert f" | {signature.MOST_SIGNATURES} | " in of("signatures in one request")
+    assert f" | {signature.MOST_ASYMMETRIC} | " in of("a public key")
     assert f" | {settings['body_room'] >> 20} MiB, half" in of("`REVEILLE_BODY_ROOM`")
     assert f"bodies over {room.SMALL_BODY >> 10} KiB" in of("`REVEILLE_BODY_ROOM`")
     values, fields = document.MOST_VALUES, document.MOST_FIELDS
-    assert f" | {values:,}; {fields:,} fields of a form | " in of("before it is verified")
+    form = f"{fields:,} fields of a form, and {document.MOST_STRAYS:,} percent signs in it that"
+    assert f" | {values:,}; {form} " in of("before it is verified")
     assert f" | {parsing.MOST_MEMBERS:,} | " in of("are read from it")
     assert f"of `aws_sns` {SNS_CONFIRMS_FOR // 86_400} days back | " in of("how far a signed time")
 

@@ -95,6 +95,20 @@ async def test_a_head_that_never_ends_is_refused_at_its_bound(gateway: Gateway) 
     assert answer.status == 431
 
 
+async def test_a_long_address_is_a_large_head(gateway: Gateway) -> None:
+    """Also where it comes in one read: the query is taken apart before anything is verified."""
+    hook = await gateway.hook("meta", secret=None)
+
+    answers = [
+        await gateway.raw(
+            head(f"{hook.token}?a={'x' * size}", "Host: x", "Content-Length: 7") + BODY
+        )
+        for size in (LIMIT_OF_BYTES // 2, LIMIT_OF_BYTES)
+    ]
+
+    assert [answer.status for answer in answers] == [200, 431]
+
+
 async def test_the_bounds_themselves_are_fine(gateway: Gateway) -> None:
     hook = await gateway.hook(secret=None)
     lines = ["Host: x", "Content-Length: 7", *(f"X-{n}: {'y' * 200}" for n in range(98))]

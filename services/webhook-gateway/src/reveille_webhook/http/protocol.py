@@ -173,16 +173,17 @@ class StrictProtocol(HttpToolsProtocol):
         self._in_head = True
         self._discarded = 0
 
+    def on_url(self, url: bytes) -> None:
+        """Bound the address, which may come whole in the read that begins the head."""
+        super().on_url(url)
+        self._count(len(url))
+
     def on_header(self, name: bytes, value: bytes) -> None:
         """Bound the headers, one by one; what trails the body counts, and says nothing."""
-        limits = self.guard.limits
         if self._in_head:
             super().on_header(name, value)
         self._fields += 1
-        self._field_bytes += len(name) + len(value) + 4
-        if self._fields > limits.head_count or self._field_bytes > limits.head_bytes:
-            self._refusal = HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE
-            raise _Refused
+        self._count(len(name) + len(value) + 4)
 
     def on_headers_complete(self) -> None:
         """Refuse what could be read in two ways, then let the application begin."""
@@ -279,6 +280,13 @@ class StrictProtocol(HttpToolsProtocol):
         self._head_bytes = 0
         self._fields = 0
         self._field_bytes = 0
+
+    def _count(self, size: int) -> None:
+        limits = self.guard.limits
+        self._field_bytes += size
+        if self._fields > limits.head_count or self._field_bytes > limits.head_bytes:
+            self._refusal = HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE
+            raise _Refused
 
     def _turn_away(self) -> None:
         # Half closed until the next sweep: a reset could cost the sender the answer.
