@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import base64
 import json
+import threading
 import tracemalloc
 from collections.abc import Mapping
 from datetime import datetime
@@ -17,6 +18,7 @@ from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 from tests.integration.webhook.conftest import Gateway, Hook, Response, Stage
 
 from reveille.webhook.v1 import endpoint_service_pb2 as endpoint_pb
+from reveille_webhook.domain.diagnosis import Finding
 from reveille_webhook.providers.special import SNS_CONFIRMS_FOR
 from reveille_webhook.store import deliveries, endpoints
 from reveille_webhook.usecases import diagnose
@@ -88,6 +90,33 @@ async def test_a_failure_that_cannot_be_explained_is_refused_and_kept(
         ("rejected", []),
         ("rejected", []),
     ]
+
+
+async def test_others_are_served_while_a_failure_is_looked_into(
+    gateway: Gateway, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    looked_into, served = threading.Event(), threading.Event()
+    unserved = []
+
+    def looks(*_: object) -> list[Finding]:
+        looked_into.set()
+        unserved.append(not served.wait(10))
+        return [Finding("prefix")]
+
+    hook = await gateway.hook()
+    monkeypatch.setattr(diagnose, "diagnose", looks)
+    monkeypatch.setattr(diagnose, "_MOST_TOGETHER", 2)
+    refused = [asyncio.create_task(gateway.post(hook, BODY, secret=b"another")) for _ in range(3)]
+    first, _ = await asyncio.wait(refused, return_when=asyncio.FIRST_COMPLETED)
+    assert looked_into.is_set()
+    assert (await gateway.post(hook, BODY)).status == 200
+    served.set()
+    await asyncio.gather(*refused)
+
+    notes = [row["signature_notes"] for row in await gateway.rows() if row["state"] == "rejected"]
+    # One after another, and nobody waits for very many.
+    assert (len(first), unserved) == (1, [False, False])
+    assert sorted(notes) == [[], ["prefix"], ["prefix"]]
 
 
 async def test_an_address_that_floods_a_hook_does_not_cost_others_their_rows(

@@ -17,6 +17,7 @@ from tests.integration.webhook.peer import FakeAutopilot, run_of
 from reveille.webhook.v1 import delivery_service_pb2 as pb
 from reveille.webhook.v1 import endpoint_service_pb2 as endpoint_pb
 from reveille_runtime.access import Role
+from reveille_runtime.crypto import Sealer
 from reveille_runtime.errors import (
     FailedPrecondition,
     InvalidArgument,
@@ -25,6 +26,7 @@ from reveille_runtime.errors import (
 )
 from reveille_runtime.rpc_errors import from_rpc_error
 from reveille_webhook.usecases import diagnose
+from reveille_webhook.usecases.secrets import Secrets
 from reveille_webhook.usecases.watch import Watch
 
 BODY = b'{"action":"opened","n":1.0}'
@@ -277,6 +279,21 @@ async def test_secrets_of_the_same_sender_are_looked_at_first(
     )
     (finding,) = told.findings
     assert (finding.code, str(other.id) in finding.text) == ("other_hooks_secret", True)
+
+
+async def test_a_secret_is_recognised_among_many(gateway: Gateway) -> None:
+    hook = await gateway.hook()
+    other = await gateway.hook(secret=b"the oldest of many", workspace_id=hook.workspace_id)
+    secrets = Secrets(gateway.database, Sealer(gateway.stage.sealing_key))
+    for number in range(25):
+        await secrets.add(other.id, uuid4(), b"a newer one %d" % number, None)
+
+    answer = await gateway.post(hook, BODY, secret=b"the oldest of many")
+
+    told = await gateway.deliveries().ExplainSignature(
+        pb.ExplainSignatureRequest(delivery_id=answer.json["delivery_id"])
+    )
+    assert [each.code for each in told.findings] == ["other_hooks_secret"]
 
 
 async def test_the_secrets_of_other_workspaces_play_no_part(gateway: Gateway) -> None:

@@ -26,6 +26,8 @@ from reveille_webhook.domain.signature import scheme_of, stamp_of
 from reveille_webhook.domain.tries import Tries
 
 _ANY_TIME = 10**12
+# Of the secrets of others the likeliest; the rest are tried with what work is left at the end.
+_LIKELY_OTHERS = 20
 Change = Callable[[bytes], bytes]
 _HMACS = (Algorithm.HMAC_SHA1, Algorithm.HMAC_SHA256, Algorithm.HMAC_SHA512)
 _PREFIXES = ("sha256=", "sha1=", "v1=", "v0=", "Bearer ")
@@ -117,16 +119,14 @@ def diagnose(
             return found
     # From here on the time does not matter: the one mistake that is looked for is another.
     timeless = replace(provider, schemes=tuple(_any_time(each) for each in provider.schemes))
-    for other in others:
-        if tries.provider(timeless, [other.value], request):
-            code = "other_hooks_secret" if other.endpoint_id else "expired_secret"
-            found.append(Finding(code, other.endpoint_id))
-            break
+    found += _others(tries, timeless, others[:_LIKELY_OTHERS], request)
     if scheme is not None:
         found += _spelling(tries, _any_time(scheme), secrets, request)
     found += _secrets(tries, timeless, secrets, request)
     found += _bodies(tries, timeless, secrets, request)
     found += _urls(tries, timeless, secrets, request)
+    if not found:
+        found += _others(tries, timeless, others[_LIKELY_OTHERS:], request)
     return list(dict.fromkeys(found))
 
 
@@ -194,6 +194,16 @@ def _clock(
     moment = seconds_of(written, scheme.stamp.unit)
     if moment is not None and tries.scheme(_any_time(scheme), secrets, request):
         yield Finding("clock_off", str(round(moment - tries.now)))
+
+
+def _others(
+    tries: Tries, provider: Provider, others: Sequence[OtherSecret], request: Request
+) -> Iterator[Finding]:
+    for other in others:
+        if tries.provider(provider, [other.value], request):
+            code = "other_hooks_secret" if other.endpoint_id else "expired_secret"
+            yield Finding(code, other.endpoint_id)
+            return
 
 
 def _spelling(
