@@ -14,6 +14,8 @@ from reveille_webhook.domain.provider import Adopted, Asked, Reply
 from reveille_webhook.domain.request import Request
 from reveille_webhook.domain.signature import verify
 from reveille_webhook.domain.states import SignatureState
+from reveille_webhook.http.reply import Reply as Written
+from reveille_webhook.http.reply import headers_of
 from reveille_webhook.providers.table import PROVIDERS
 
 SECRET = b"a secret that the sender has"
@@ -232,6 +234,15 @@ def test_what_is_given_back_as_it_came_is_no_page(provider: str, question: dict[
     assert (reply.body, reply.content_type.partition(";")[0]) == (b"<b>", "text/plain")
     # Dropbox asks for it by name.
     assert (b"x-content-type-options", b"nosniff") in reply.headers or provider != "dropbox"
+
+
+def test_an_answer_that_can_have_no_body_does_not_say_how_long_it_is() -> None:
+    lengths = [
+        dict(headers_of(Written(status, b"", "handshake"))).get(b"content-length")
+        for status in (200, 204)
+    ]
+
+    assert lengths == [b"0", None]
 
 
 def test_cloudevents_are_allowed_in() -> None:

@@ -152,6 +152,13 @@ def test_a_sender_that_floods_costs_the_others_nothing() -> None:
     assert sampler.keeps("hook", "other 0", 120.0)
 
 
+def test_a_sender_of_whom_nothing_was_kept_is_not_known_for_it() -> None:
+    sampler = FairSampler(1)
+
+    assert [sampler.keeps("hook", sender, 5.0) for sender in "abc"] == [True, True, False]
+    assert len(sampler) == 2
+
+
 def test_a_million_senders_take_bounded_room_and_bounded_places() -> None:
     sampler = FairSampler(5, one_in=100, most_senders=1000)
 
