@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import json
+import signal
 from pathlib import Path
 from typing import Any
 
 import pytest
+from typer.testing import CliRunner
 
 from reveille.autopilot.v1 import autopilot_pb2, workspace_service_pb2
 from reveille.autopilot.v1 import autopilot_service_pb2 as autopilot
 from reveille.heartbeat.v1 import agent_pb2
 from reveille.webhook.v1 import endpoint_service_pb2 as endpoint_pb
 from reveille_cli.apis import AGENTS, AUTOPILOTS, ENDPOINTS, WORKSPACES
+from reveille_cli.connection import Client
+from reveille_cli.main import app
 from reveille_runtime.errors import InvalidArgument, Unavailable
 
 from .conftest import Answer, Desk, Outcome
@@ -153,6 +158,70 @@ def test_a_hook_whose_secret_fails_is_undone_and_the_others_are_shown(
     else:
         assert "T / first: http://gateway/hooks/awt_first" in outcome.out
     assert "awt_second" not in outcome.out + outcome.err
+
+
+class Ends(Exception):
+    """A fault that has no written form."""
+
+
+@pytest.mark.parametrize("as_json", [True, False])
+@pytest.mark.parametrize(
+    ("signals", "ends", "told"),
+    [
+        # Once: the hook that is being made gets its secret, and only then it ends.
+        (1, ("first", "second"), "between two steps"),
+        (2, ("first",), "during trigger 'second'"),
+        (0, ("first",), ""),
+    ],
+    ids=["asked", "insisted", "broke"],
+)
+def test_whatever_ends_it_the_addresses_that_were_made_are_told(
+    desk: Desk,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    signals: int,
+    ends: tuple[str, ...],
+    told: str,
+    as_json: bool,
+) -> None:
+    replies = {each.rpc: each.reply for each in (*standing(), CHECKED, secrets_sent("2"), added())}
+    asked: list[str] = []
+
+    def answer(client: Client, api: Any, rpc: str, request: Any, **_: Any) -> Any:
+        asked.append(rpc)
+        if rpc != "CreateTrigger":
+            return replies[rpc]
+        if request.label == "second":
+            for _ in range(signals):
+                signal.raise_signal(signal.SIGINT)
+            if not signals:
+                raise Ends
+        return created(request.label).reply
+
+    monkeypatch.setattr(Client, "call", answer)
+    file = tmp_path / "w.yaml"
+    file.write_text(FILE + "      - {label: third, provider: github}\n", encoding="utf-8")
+    words = ["apply", "-f", str(file), *(("-o", "json") if as_json else ())]
+    handler = signal.getsignal(signal.SIGINT)
+
+    # Signals reach the main thread only, which is this one.
+    result = CliRunner().invoke(
+        app, words, env={**desk.environment, "HUB_SECRET": SECRET, "API_KEY": SENT}
+    )
+
+    urls = [f"http://gateway/hooks/awt_{each}" for each in ends]
+    if as_json:
+        document = json.loads(result.stdout)
+        assert [each["hook_url"] for each in document["hooks"]] == urls
+        assert told in document.get("error", {}).get("message", "")
+    else:
+        assert [
+            line.rpartition(" ")[2] for line in result.stdout.splitlines()[-len(urls) :]
+        ] == urls
+        assert told in result.stderr
+    assert (result.exit_code == 130) is bool(signals)
+    assert asked.count("AddSigningSecret") == len(ends) - 1
+    assert signal.getsignal(signal.SIGINT) is handler
 
 
 def test_a_secret_of_a_hook_that_stands_is_added_and_never_undone(apply: Any) -> None:

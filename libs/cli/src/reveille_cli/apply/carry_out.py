@@ -9,8 +9,10 @@ from typing import Any
 from reveille_cli.apis import AGENTS, AUTOPILOTS, WORKSPACES, Api
 from reveille_cli.apply.plan import Action, Change
 from reveille_cli.apply.standing import Standing
+from reveille_cli.apply.stopping import deferred
 from reveille_cli.apply.wanted import Wanted
 from reveille_cli.connection import Client
+from reveille_cli.exits import ExitCode
 from reveille_cli.failures import Failure
 from reveille_cli.nouns.triggers import add_or_undo
 
@@ -45,18 +47,28 @@ class CarryOut:
     idle: list[Change] = field(default_factory=list)
 
     def __call__(self, changes: Sequence[Change]) -> None:
-        """Do all steps in their order; the first refusal ends it, the rest is for next time."""
-        for done, change in enumerate(changes):
-            try:
-                self._do(change)
-            except Failure as failure:
-                where = f"{self.name}:{change.wanted.line}"
-                said = f"{failure.hint}; " if failure.hint else ""
-                failure.hint = (
-                    f"{said}that is {change.wanted.kind.word} {change.wanted.name!r}, {where};"
-                    f" {done} of {len(changes)} steps are done, and apply goes on where it stopped"
-                )
-                raise
+        """Do all steps in their order; the first refusal ends it, the rest is for next time.
+
+        So does whoever asks it to stop: the step under way is done to its end, since the address of
+        a hook that is made meanwhile is told to nobody else. Who insists gets no such care.
+        """
+        with deferred() as wish:
+            for done, change in enumerate(changes):
+                if wish.stop:
+                    raise _interrupted("between two steps", done, changes)
+                try:
+                    self._do(change)
+                except KeyboardInterrupt:
+                    raise _interrupted(f"during {self._where(change)}", done, changes) from None
+                except Failure as failure:
+                    said = f"{failure.hint}; " if failure.hint else ""
+                    failure.hint = (
+                        f"{said}that is {self._where(change)}; {_progress(done, changes)}"
+                    )
+                    raise
+
+    def _where(self, change: Change) -> str:
+        return f"{change.wanted.kind.word} {change.wanted.name!r}, {self.name}:{change.wanted.line}"
 
     def _do(self, change: Change) -> None:
         wanted = change.wanted
@@ -153,6 +165,19 @@ class CarryOut:
         for path, (kind, name) in wanted.references.items():
             setattr(message, path, self.standing.id_of(kind, name) or name)
         return message
+
+
+def _interrupted(where: str, done: int, changes: Sequence[Change]) -> Failure:
+    return Failure(
+        "interrupted",
+        f"it was stopped {where}",
+        ExitCode.INTERRUPTED,
+        hint=_progress(done, changes),
+    )
+
+
+def _progress(done: int, changes: Sequence[Change]) -> str:
+    return f"{done} of {len(changes)} steps are done, and apply goes on where it stopped"
 
 
 def _copy(request: Any, name: str, value: Any) -> None:

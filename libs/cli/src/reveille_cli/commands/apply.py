@@ -67,6 +67,11 @@ def apply(
             if carry_out.hooks:
                 failure.beside["hooks"] = [asdict(each) for each in carry_out.hooks]
             raise
+        except Exception:
+            # A fault of our own, which has no written form.
+            if printer.as_json and carry_out.hooks:
+                printer.document({"hooks": [asdict(each) for each in carry_out.hooks]})
+            raise
         finally:
             # Whatever ended it: an address that is not shown now is lost.
             _show_hooks(carry_out.hooks, things, printer)
