@@ -8,15 +8,22 @@ from typing import Any
 import pytest
 import yaml
 
-from reveille.autopilot.v1 import autopilot_pb2, workspace_service_pb2
+from reveille.autopilot.v1 import autopilot_pb2, autopilot_service_pb2, workspace_service_pb2
 from reveille.heartbeat.v1 import agent_pb2
 from reveille.webhook.v1 import endpoint_service_pb2
+from reveille_autopilot.domain.accepting import DEFAULT_BODY_BYTES
+from reveille_autopilot.rpc.parse import new_secret
 from reveille_cli.apply.document import Problems, load
 from reveille_cli.apply.export import document_of
-from reveille_cli.apply.plan import HIDDEN, Action, Change, make_plan
+from reveille_cli.apply.plan import HIDDEN, MASKED, USUAL, Action, Change, make_plan
 from reveille_cli.apply.standing import Standing
 from reveille_cli.apply.wanted import Wanted, read_wanted
 from reveille_cli.failures import Failure
+from reveille_cli.nouns.secrets import SECRET_BYTES
+from reveille_heartbeat.domain import redaction
+from reveille_heartbeat.rpc.parse_agents import settings
+from reveille_runtime.errors import InvalidArgument
+from reveille_runtime.validation import Violations
 from reveille_webhook.domain.endpoint import hint_of
 
 EXAMPLE = Path(__file__).resolve().parents[3] / "examples" / "workspace.yaml"
@@ -440,6 +447,28 @@ def test_a_secret_is_known_by_its_last_characters_as_the_gateway_shows_them(
 
     assert plan(things, as_made(things), **{"id of builds": {hint}}) == []
     assert hint_of(f"0123456789ab {end}".encode()) == hint
+
+
+def test_what_the_command_knows_of_the_services_rules_is_what_they_are() -> None:
+    """The command reaches services by their contracts alone, which have no constants."""
+    agent = settings(Violations(), agent_pb2.CreateAgentRequest(), "ann")
+    assert {
+        "webhook.max_body_bytes": DEFAULT_BODY_BYTES,
+        "max_concurrent_runs": agent.max_concurrent_runs,
+    } == USUAL
+    assert MASKED == redaction.MASKED
+
+    def is_taken(length: int) -> bool:
+        request = autopilot_service_pb2.AddSigningSecretRequest(
+            trigger_id="01a22e9f-5c35-765a-b0b0-934b19ea32fe", secret=bytes(length)
+        )
+        try:
+            new_secret(request)
+        except InvalidArgument:
+            return False
+        return True
+
+    assert [each for each in range(1100) if is_taken(each)] == list(SECRET_BYTES)
 
 
 def agent_with(env: str) -> list[Wanted]:

@@ -19,11 +19,11 @@ from reveille_cli.apply.wanted import AGENT, TRIGGER, Wanted
 from reveille_cli.jsonform import plain
 
 HIDDEN = "(hidden)"
-# What the services take a zero for.
-_USUAL: Mapping[str, int] = {"webhook.max_body_bytes": 262_144, "max_concurrent_runs": 1}
 _CONFIG = "adapter_config"
-# What stands for a secret of an agent.
-_MASKED = "********"
+# Rules of the services that no answer of theirs tells; tests hold them to these. What a zero is
+# taken for, what stands for a secret of an agent, and how much of a signing secret is shown.
+USUAL: Mapping[str, int] = {"webhook.max_body_bytes": 262_144, "max_concurrent_runs": 1}
+MASKED = "********"
 _HINT = 4
 # What a new thing cannot do without, by path, as a file calls it.
 _NEEDED: Mapping[str, Mapping[str, str]] = {
@@ -164,8 +164,8 @@ def _same(path: str, before: Any, after: Any) -> bool:
     """Forgive what the service writes in its own way."""
     if path == "schedule.cron":
         return bool(before.split() == after.split())
-    if path in _USUAL:
-        return bool((before or _USUAL[path]) == (after or _USUAL[path]))
+    if path in USUAL:
+        return bool((before or USUAL[path]) == (after or USUAL[path]))
     return path == "schedule.time_zone" and (before or "UTC") == (after or "UTC")
 
 
@@ -178,9 +178,9 @@ def _has_unseen(wanted: Wanted, current: Any) -> bool:
     if not isinstance(shown, Mapping) or not isinstance(given, Mapping):
         return False
     unseen = {
-        name: _MASKED
+        name: MASKED
         for name, value in given.items()
-        if shown.get(name) == _MASKED and value != _MASKED
+        if shown.get(name) == MASKED and value != MASKED
     }
     return bool(unseen) and before == {**after, "env": {**given, **unseen}}
 
@@ -231,7 +231,7 @@ def _refuse_masks(wanted: Wanted, found: Problems) -> None:
         return
     env = (plain(wanted.message)[_CONFIG] or {}).get("env")
     for name, value in env.items() if isinstance(env, Mapping) else ():
-        if value == _MASKED:
+        if value == MASKED:
             found.add(
                 wanted.line,
                 f"agent {wanted.name!r}: {name} is how a secret is shown; name the secret itself"
