@@ -148,6 +148,15 @@ def test_nobody_knows(desk: Desk) -> None:
     assert outcome.json["error"]["reason"] == "not_found"
 
 
+def test_of_an_occurrence_that_nobody_knows_the_trigger_to_ask_about_is_named(desk: Desk) -> None:
+    trigger_id = "01a22e9f-5171-7348-afdc-cc3246dffd16"
+
+    outcome = desk.run("why", f"schedule:{trigger_id}:2026-11-30T08:00:00Z", answers=asked())
+
+    assert outcome.exit_code == 3
+    assert f"`reveille why {trigger_id}` tells of its schedule" in outcome.err
+
+
 def test_nobody_who_answers_knows(desk: Desk) -> None:
     answers = asked()
     answers[0] = Answer(explain_api(Service.SCHEDULER), "Explain", grpc.StatusCode.UNAVAILABLE)

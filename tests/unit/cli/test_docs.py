@@ -33,6 +33,8 @@ def test_nouns_and_verbs() -> None:
         command = group.get_command(None, name)  # type: ignore[arg-type]  # the table needs none
         if isinstance(command, typer.core.TyperGroup):
             found[name] = sorted(command.commands)
+            # The shell completes the whole command, whose own option sets that up.
+            assert not any("--install-completion" in each.opts for each in command.params)
     written = {
         noun.strip("`"): sorted(re.findall(r"`([^`]+)`", verbs)) for noun, verbs in rows("noun")
     }

@@ -23,7 +23,11 @@ from reveille_cli.signing import header_pairs, named, post, sign
 from reveille_cli.times import instant
 from reveille_cli.values import read_file
 
-app = typer.Typer(no_args_is_help=True, help="Hooks: sign, send, listen, and explain a signature.")
+app = typer.Typer(
+    help="Hooks: sign, send, listen, and explain a signature.",
+    no_args_is_help=True,
+    add_completion=False,
+)
 
 Provider = Annotated[str, typer.Argument(help="The sender's scheme, such as github.")]
 BodyFile = Annotated[

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Annotated, Any
 
 import typer
@@ -21,6 +22,7 @@ from reveille_cli.terminal import LINES, visible
 # As many runs of a trigger or an autopilot are told; there may be more.
 RECENT_RUNS = 5
 _RUNS_OF = {"trigger": "--trigger", "autopilot": "--autopilot"}
+_OCCURRENCE = re.compile(r"schedule:(?P<trigger>[0-9a-f-]{36}):")
 
 
 def why(
@@ -115,8 +117,15 @@ def _nothing(found: Explanation) -> Failure:
             first.exit_code,
             hint=first.hint,
         )
+    hint = ""
+    if planned := _OCCURRENCE.match(found.asked):
+        hint = (
+            "it was never planned, or is not kept any more;"
+            f" `reveille why {planned['trigger']}` tells of its schedule"
+        )
     return Failure(
         "not_found",
         f"no service knows {found.asked}, or none that you may see",
         ExitCode.NOT_FOUND,
+        hint=hint,
     )
