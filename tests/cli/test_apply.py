@@ -187,7 +187,8 @@ def test_whatever_ends_it_the_addresses_that_were_made_are_told(
     replies = {each.rpc: each.reply for each in (*standing(), CHECKED, secrets_sent("2"), added())}
     asked: list[str] = []
 
-    def answer(client: Client, api: Any, rpc: str, request: Any, **_: Any) -> Any:
+    def answer(client: Client, api: Any, rpc: str, request: Any, **more: Any) -> Any:
+        del more
         asked.append(rpc)
         if rpc != "CreateTrigger":
             return replies[rpc]

@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from threading import current_thread, main_thread
 from types import FrameType
+from typing import Any
 
 _ASKS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
@@ -27,12 +28,12 @@ def deferred() -> Iterator[Wish]:
     if current_thread() is not main_thread():
         yield wish
         return
-    before = {}
+    before: dict[signal.Signals, Any] = {}
 
     def ask(number: int, frame: FrameType | None) -> None:
         del frame
         wish.stop = True
-        signal.signal(number, before[number])
+        signal.signal(number, before[signal.Signals(number)])
 
     for number in _ASKS:
         # Who started us may want it ignored, as nohup does.
