@@ -14,6 +14,7 @@ import pytest
 from reveille_cli.stack.pginstall import wheel_binaries
 from reveille_testkit.cluster import ADMIN_URL_VARIABLE, SessionCluster
 from reveille_testkit.database_fixtures import session_cluster
+from reveille_testkit.introspection import ask_once
 
 pytest_plugins = ("reveille_testkit.database_fixtures",)
 
@@ -34,6 +35,7 @@ def pytest_configure(config: pytest.Config) -> None:
             name.startswith("REVEILLE_") and not name.startswith("REVEILLE_TEST_")
         ):
             del os.environ[name]
+    ask_once()
     handed_down: dict[str, Any] | None = getattr(config, "workerinput", None)
     if handed_down is None:
         root = memory_root()
