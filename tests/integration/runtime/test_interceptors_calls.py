@@ -299,6 +299,26 @@ async def test_a_database_that_is_away_is_unavailable_and_no_bug(
 
 
 @pytest.mark.parametrize(
+    ("code", "told"),
+    [
+        (grpc.StatusCode.UNAVAILABLE, Unavailable),
+        (grpc.StatusCode.DEADLINE_EXCEEDED, Unavailable),
+        (grpc.StatusCode.RESOURCE_EXHAUSTED, ResourceExhausted),
+    ],
+)
+async def test_a_service_behind_that_is_away_or_full_is_no_bug(
+    rig: Rig, code: grpc.StatusCode, told: type[DomainError]
+) -> None:
+    behind = grpc.aio.AioRpcError(code, grpc.aio.Metadata(), grpc.aio.Metadata(), "not now")
+    rig.agents.raises = lambda: behind
+
+    with capture_logs() as logged, pytest.raises(told):
+        await rig.get(rig.member())
+
+    assert [entry["action"] for entry in logged] == ["rpc.unavailable"]
+
+
+@pytest.mark.parametrize(
     "bug", [RuntimeError("the secret cause"), FileNotFoundError(2, "secret", "/some/file")]
 )
 async def test_a_bug_is_logged_once_with_the_id_the_caller_got(rig: Rig, bug: Exception) -> None:

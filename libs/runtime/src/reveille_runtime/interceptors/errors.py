@@ -183,11 +183,11 @@ def _cut(text: str) -> str:
     return text if len(raw) <= _MAX_TEXT else raw[: _MAX_TEXT - 3].decode(errors="ignore") + "…"
 
 
-def _outage(error: Exception) -> Unavailable | None:
-    """Recognise what is no bug: the database or another service is away, for now."""
+def _outage(error: Exception) -> DomainError | None:
+    """Recognise what is no bug: the database or another service is away for now, or full."""
     if isinstance(error, grpc.aio.AioRpcError):
         remote = from_rpc_error(error)
-        return remote if isinstance(remote, Unavailable) else None
+        return remote if isinstance(remote, Unavailable | ResourceExhausted) else None
     # An OSError with a file's name is about that file, not about a connection.
     if is_transient(error) and getattr(error, "filename", None) is None:
         return Unavailable("DATABASE_UNAVAILABLE", "the database cannot be reached just now")
