@@ -634,3 +634,20 @@ def test_no_default_workspace(desk: Desk, known: int, exit_code: int, reason: st
 
     assert outcome.exit_code == exit_code
     assert outcome.json["error"]["reason"] == reason
+
+
+def test_executions_of_a_job_without_scopes_are_told_apart(desk: Desk) -> None:
+    found = reply_of(
+        SCHEDULER,
+        "ListExecutions",
+        executions=[
+            {"job_name": name, "scope_kind": "global", "scope_id": "global"}
+            for name in ("webhook_retention", "heartbeat_retention")
+        ],
+    )
+
+    outcome = desk.run("executions", "list", answers=[Answer(SCHEDULER, "ListExecutions", found)])
+
+    heading, *rows = outcome.out.splitlines()
+    assert "JOB" in heading
+    assert ["webhook_retention" in rows[0], "heartbeat_retention" in rows[1]] == [True, True]

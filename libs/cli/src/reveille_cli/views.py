@@ -109,6 +109,7 @@ COLUMNS: Mapping[str, tuple[str, ...]] = {
         "reason",
         "plan_time",
         "attempt",
+        "job_name",
         "scope_id",
     ),
 }
@@ -121,6 +122,7 @@ HEADINGS: Mapping[str, str] = {
     "expire_time": "expires",
     "finish_time": "finished",
     "granted_by_user_id": "granted_by",
+    "job_name": "job",
     "last_run_state": "last_run",
     "next_fire_time": "next",
     "last_use_time": "last_used",
