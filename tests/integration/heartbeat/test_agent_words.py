@@ -11,10 +11,9 @@ from uuid import UUID, uuid4
 import asyncpg
 import pytest
 from tests.integration.heartbeat.kit import World
-from tests.integration.heartbeat.test_watching import follow
+from tests.integration.heartbeat.test_watching import Followed, follow
 
 from reveille.events.v1 import event_service_pb2 as events_pb
-from reveille.heartbeat.v1 import run_pb2
 from reveille_heartbeat.adapters.contract import AdapterResult, AgentContext, Reporter
 from reveille_heartbeat.adapters.echo import EchoAdapter
 from reveille_heartbeat.domain.outcome import End, EndKind
@@ -136,21 +135,19 @@ async def test_progress_is_overwritten_and_what_comes_too_fast_is_written_once(
     plays(monkeypatch, part)
     woken = await world.wake(await world.agent())
     (first,) = await world.attempts(woken.wakeup_id)
-    following = asyncio.create_task(follow(world.runs, first.run_id))
+    followed = Followed()
+    following = asyncio.create_task(follow(world.runs, first.run_id, followed))
 
-    async def look() -> run_pb2.HeartbeatRun:
-        return await world.run(first.run_id)
+    async def look() -> list[str]:
+        return [each.run.progress for each in followed.updates if each.HasField("run")]
 
-    await eventually(
-        look, "progress", until=lambda run: run.progress == "testing: step 99 (pytest)"
-    )
+    # Who follows is told what is so when they look: it has to be so until then.
+    await eventually(look, "progress", until=lambda seen: "testing: step 99 (pytest)" in seen)
     go.set()
-    followed = await following
+    await following
     assert len(written) == 1
-    seen = [each.run.progress for each in followed.updates if each.HasField("run")]
-    assert "testing: step 99 (pytest)" in seen
     # Nobody is doing anything any more.
-    assert seen[-1] == ""
+    assert (await look())[-1] == ""
 
 
 async def test_a_chunk_of_any_size_is_kept_in_pieces_and_in_order(
