@@ -27,11 +27,16 @@ NIL = UUID(int=0)
 NOW = datetime(2030, 6, 1, 12, tzinfo=UTC)
 
 
-async def fill(admin: asyncpg.Connection[asyncpg.Record], *, analyzed: bool) -> None:
-    """Many scopes, a few due; a long history, a little of everything else."""
+async def know_of_nothing(admin: asyncpg.Connection[asyncpg.Record]) -> None:
+    """Have statistics of empty tables, until somebody asks for others."""
     for table in ("scopes", "executions"):
         await admin.execute(f"ALTER TABLE scheduler.{table} SET (autovacuum_enabled = false)")
         await admin.execute(f"ANALYZE scheduler.{table}")
+
+
+async def fill(admin: asyncpg.Connection[asyncpg.Record], *, analyzed: bool) -> None:
+    """Many scopes, a few due; a long history, a little of everything else."""
+    await know_of_nothing(admin)
     await admin.execute(
         f"""
         INSERT INTO scheduler.scopes (id, job_name, kind, scope_id, source, cron, enabled, revision,
@@ -235,9 +240,7 @@ async def test_a_claim_passes_over_all_that_waits_for_busy_scopes(
 
 async def backfilled(admin: asyncpg.Connection[asyncpg.Record], *, analyzed: bool) -> None:
     """Scopes with a thousand promised occurrences each; all but the last two have one at work."""
-    for table in ("scopes", "executions"):
-        await admin.execute(f"ALTER TABLE scheduler.{table} SET (autovacuum_enabled = false)")
-        await admin.execute(f"ANALYZE scheduler.{table}")
+    await know_of_nothing(admin)
     await admin.execute(
         f"""
         INSERT INTO scheduler.scopes (id, job_name, kind, scope_id, source, cron, enabled, revision,

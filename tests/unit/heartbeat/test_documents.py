@@ -60,8 +60,9 @@ def test_a_body_is_shown_as_what_it_is(body: bytes, shown: dict[str, object]) ->
     assert read["left_out"] == {"joined": 0, "comments": 0}
 
 
-def shown(body: bytes) -> dict[str, Any]:
-    document = build(
+def built(body: bytes, **more: Any) -> dict[str, Any]:
+    """Build a document of which the body counts."""
+    return build(
         run=RUN,
         wakeup=WAKEUP,
         prompt="",
@@ -70,7 +71,12 @@ def shown(body: bytes) -> dict[str, Any]:
         payload=Payload(),
         body=body,
         body_path="",
+        **more,
     )
+
+
+def shown(body: bytes) -> dict[str, Any]:
+    document = built(body)
     read = json.loads(dump_in_steps(document))
     assert read == json.loads(dump(document))
     payload: dict[str, Any] = read["payload"]
@@ -113,17 +119,7 @@ def test_what_was_read_is_written_however_deep_it_is(monkeypatch: pytest.MonkeyP
 
 
 def test_a_document_that_does_not_tell_all_says_how_much_is_left_out() -> None:
-    document = build(
-        run=RUN,
-        wakeup=WAKEUP,
-        prompt="",
-        agent=AGENT,
-        issue=None,
-        payload=Payload(),
-        body=b"",
-        body_path="",
-        left_out=LeftOut(joined=3, comments=0),
-    )
+    document = built(b"", left_out=LeftOut(joined=3, comments=0))
 
     assert document["left_out"] == {"joined": 3, "comments": 0}
 

@@ -27,7 +27,7 @@ async def limit() -> AsyncIterator[None]:
 def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
     for module in ("lifecycle", "supervisor"):
         quick = Backoff(first=0.001, longest=0.002)
-        monkeypatch.setattr(f"reveille_runtime.{module}._BACKOFF", quick)
+        monkeypatch.setattr(f"reveille_runtime.{module}.BACKOFF", quick)
 
 
 class Counter:

@@ -18,7 +18,8 @@ from reveille_runtime.backoff import Backoff
 
 _log = logs.get_logger(__name__)
 
-_BACKOFF = Backoff(first=0.2, longest=30.0, jitter=0.5)
+# Between a failure of work in the background and its repeat.
+BACKOFF = Backoff(first=0.2, longest=30.0, jitter=0.5)
 
 
 class Wakeable(Protocol):
@@ -101,7 +102,7 @@ class Loop:
             pause = await self._step()
         except Exception:  # noqa: BLE001 (a loop outlives every failure of its step)
             self.failures += 1
-            pause = _BACKOFF.delay(self.failures, seed_of(self.name))
+            pause = BACKOFF.delay(self.failures, seed_of(self.name))
             _log.exception(
                 "A loop's step failed; it will be repeated.",
                 action="loop.step_failed",

@@ -8,11 +8,9 @@ from collections.abc import Awaitable, Callable
 from contextvars import Context
 
 from reveille_runtime import logs
-from reveille_runtime.backoff import Backoff
-from reveille_runtime.lifecycle import Component, seed_of
+from reveille_runtime.lifecycle import BACKOFF, Component, seed_of
 
 _log = logs.get_logger(__name__)
-_BACKOFF = Backoff(first=0.2, longest=30.0, jitter=0.5)
 # A restarted component counts as well again after this long.
 STABLE_AFTER = 5.0
 # How long what is ready to end, or was just cancelled, may take to do so.
@@ -132,7 +130,7 @@ class Supervisor:
             if self._stopping.is_set():
                 return
             failures = 1 if loop.time() - began > self._stable_after else failures + 1
-            pause = _BACKOFF.delay(failures, seed_of(component.name))
+            pause = BACKOFF.delay(failures, seed_of(component.name))
             _log.error(
                 "A component ended unexpectedly; restarting it.",
                 action="component.crashed",
